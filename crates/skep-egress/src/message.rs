@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Longest texts of a request that are kept.
+pub(crate) const LONGEST_HOST: usize = 253;
+pub(crate) const LONGEST_METHOD: usize = 32;
+pub(crate) const LONGEST_PATH: usize = 1024;
+
 /// Number of a connection to a host, which the process has chosen.
 pub(crate) type Connection = u64;
 
@@ -32,6 +37,27 @@ pub(crate) struct Ended {
     pub(crate) received: u64,
     pub(crate) rule: Option<String>,
     pub(crate) refusal: Option<Refusal>,
+}
+
+impl Ended {
+    /// The same with texts of bounded length, which a sandbox chooses: a message that is too large is
+    /// not sent, and nobody would hear of the request. One character more than is kept shows that
+    /// something is missing.
+    pub(crate) fn shortened(mut self) -> Self {
+        let texts = [
+            (&mut self.host, LONGEST_HOST),
+            (&mut self.method, LONGEST_METHOD),
+            (&mut self.path, LONGEST_PATH),
+        ];
+        for (text, longest) in texts {
+            if let Some(text) = text
+                && let Some((end, _)) = text.char_indices().nth(longest + 1)
+            {
+                text.truncate(end);
+            }
+        }
+        self
+    }
 }
 
 /// A message of the server.
@@ -93,5 +119,27 @@ impl Refusal {
             Self::TwoNames => "the request names two hosts",
             Self::BrokenOff => "the host did not answer to the end",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_a_bounded_size_whatever_a_sandbox_asks_for() {
+        let ended = Ended {
+            host: Some("h".repeat(9000)),
+            method: Some("M".repeat(9000)),
+            path: Some(format!("/{}", "\"".repeat(9000))),
+            ..Ended::default()
+        };
+        let message = serde_json::to_vec(&FromProxy::Ended(ended.shortened())).unwrap();
+        assert!(message.len() < 4096, "{}", message.len());
+        let short = Ended {
+            path: Some("/é".into()),
+            ..Ended::default()
+        };
+        assert_eq!(short.shortened().path.as_deref(), Some("/é"));
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use skep_launch::{RelayLimits, confine_relay};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::channel::Channel;
 use crate::client_hello;
@@ -112,14 +112,15 @@ async fn accept(listener: &TcpListener, desk: &Arc<Desk>, sandbox: Ipv4Addr) {
             continue;
         }
         let desk = Arc::clone(desk);
-        drop(skep_telemetry::spawn("connection", async move {
-            converse(stream, desk).await;
-            drop(place);
-        }));
+        drop(skep_telemetry::spawn(
+            "connection",
+            converse(stream, desk, Arc::new(place)),
+        ));
     }
 }
 
-async fn converse(stream: TcpStream, desk: Arc<Desk>) {
+/// Serves a connection, which has its place until it ends.
+async fn converse(stream: TcpStream, desk: Arc<Desk>, place: Arc<OwnedSemaphorePermit>) {
     // What the client wanted to reach, before the packet filter led it here.
     let Ok(meant) = rustix::net::sockopt::ip_original_dst(&stream) else {
         return;
@@ -137,7 +138,8 @@ async fn converse(stream: TcpStream, desk: Arc<Desk>) {
     };
     if speaks_tls {
         tls::serve(stream, desk, port).await;
+        drop(place);
     } else {
-        web::serve(stream, desk, port).await;
+        web::serve(stream, desk, port, place).await;
     }
 }

@@ -188,8 +188,9 @@ impl Keeper {
                     let turn = Arc::clone(&dials).acquire_owned().await;
                     let turn = turn.expect("nobody closes the semaphore");
                     let (live, channel) = (Arc::clone(&self.live), Arc::clone(channel));
+                    let asked = (live.process(), connection);
                     drop(skep_telemetry::spawn("dial a host", async move {
-                        answer(&live, &channel, connection, &host, port).await;
+                        answer(&live, &channel, asked, &host, port).await;
                         drop(turn);
                     }));
                 }
@@ -202,8 +203,9 @@ impl Keeper {
 }
 
 /// Answers the question for a host.
-async fn answer(live: &Live, channel: &Channel, connection: Connection, host: &str, port: u16) {
-    let reached = dial::reach(live, connection, host, port).await;
+async fn answer(live: &Live, channel: &Channel, asked: (u64, Connection), host: &str, port: u16) {
+    let reached = dial::reach(live, asked, host, port).await;
+    let (_, connection) = asked;
     let sent = match &reached {
         Ok((socket, rule)) => {
             let rule = rule.clone();

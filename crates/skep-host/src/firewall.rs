@@ -30,7 +30,7 @@ use nft::{
     reset, run_nft, state,
 };
 pub(crate) use policies::{Allowance, Policies};
-use policies::{POLICIES, REDIRECTS};
+use policies::{POLICIES, PROXIES, REDIRECTS};
 pub(crate) use shared::is_shared;
 
 /// Groups of interfaces, which only mean something together with their names.
@@ -137,6 +137,7 @@ fn rules(naming: Naming, config: &HostConfig, bystanders: &Bystanders) -> Value 
     table.ranges("allowed", &config.allowed_ranges);
     table.chains_by_interface(POLICIES);
     table.chains_by_interface(REDIRECTS);
+    table.chains_by_interface(PROXIES);
     arriving(&mut table, naming, config);
     redirecting(&mut table, naming);
     to_host(&mut table, naming, config);
@@ -176,8 +177,8 @@ fn arriving(table: &mut Table, naming: Naming, config: &HostConfig) {
 
 /// To the egress proxy, where a sandbox has one.
 fn redirecting(table: &mut Table, naming: Naming) {
-    // At the place where destinations are changed (-100).
-    table.base("redirecting", "nat", "prerouting", -100);
+    // Before the place where others change destinations (-100): the first who does decides.
+    table.base("redirecting", "nat", "prerouting", -101);
     table.rule("redirecting", [from_ours(naming), by_interface(REDIRECTS)]);
 }
 
@@ -195,15 +196,14 @@ fn to_host(table: &mut Table, naming: Naming, config: &HostConfig) {
         let question = equal(payload(protocol, "dport"), json!(DNS));
         table.rule("to_machine", [to_gateway, question, accept()]);
     }
-    // What was led to a proxy by the rules of the sandbox, and not who knows the proxy of another.
+    // What was led to the sandbox's own proxy by its rules, and not who knows the proxy of another.
     let is_redirected = json!({"match": {
         "op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat",
     }});
     let too_many = too_many_connections("redirected");
-    let is_tcp = equal(meta("l4proto"), json!("tcp"));
     let counted = [is_redirected.clone(), too_many, refuse()];
     table.rule("to_machine", counted);
-    table.rule("to_machine", [is_redirected, is_tcp, accept()]);
+    table.rule("to_machine", [is_redirected, by_interface(PROXIES)]);
     table.rule(
         "to_machine",
         [verdict(config, Defence::ClosedHost, refuse())],

@@ -253,7 +253,10 @@ impl Leases {
             return Err(ReacquireError::SlotTaken);
         }
         let slot = self.slots.taken(self.naming.slot(record.slot()));
-        if !self.register(&id, slot.slot(), record.egress()) {
+        // Until its owner's policy is known, which the record of the lease does not have. If that cannot be
+        // put in force, this stays.
+        let egress = Egress::closed();
+        if !self.register(&id, slot.slot(), egress.clone()) {
             return Err(ReacquireError::Leased);
         }
         let log = record.log().and_then(|identity| {
@@ -261,7 +264,7 @@ impl Leases {
             let lost = |error: &io::Error| tracing::warn!(sandbox = %id, %error, "a log was lost");
             Log::find(holder, identity).inspect_err(lost).ok()
         });
-        let lease = Lease::new(Arc::clone(self), id, slot, record.egress());
+        let lease = Lease::new(Arc::clone(self), id, slot, egress);
         Ok(lease.found(log, record.meter()))
     }
 

@@ -1,7 +1,7 @@
 //! The record by which a later server finds a lease again.
 
 use serde::{Deserialize, Serialize};
-use skep_types::{Egress, IdError, Reach, SandboxId};
+use skep_types::{IdError, Reach, SandboxId};
 
 use crate::disk_meter::{DiskMeter, Traffic};
 use crate::log::Identity;
@@ -14,8 +14,9 @@ use crate::log::Identity;
 pub struct LeaseRecord {
     id: String,
     slot: u16,
-    /// True if it could reach everything when this was written. What its policy is, and whether it
-    /// has changed since, the owner of the lease knows, and says when it has acquired it again.
+    /// True if it could reach everything when this was written, for servers of earlier versions. What
+    /// its policy is, and whether it has changed since, the owner of the lease knows, and says when it
+    /// has acquired it again; until then it reaches nothing new.
     internet: bool,
     /// Names the run of the host: with it everything ends that a lease is made of.
     boot: String,
@@ -71,15 +72,6 @@ impl LeaseRecord {
         &self.boot
     }
 
-    /// Destinations that it may reach until its owner says more.
-    pub(crate) fn egress(&self) -> Egress {
-        if self.internet {
-            Egress::default()
-        } else {
-            Egress::closed()
-        }
-    }
-
     pub(crate) fn log(&self) -> Option<Identity> {
         let parts = self.log_device.zip(self.log_inode);
         parts.map(|(device, inode)| Identity { device, inode })
@@ -125,7 +117,7 @@ mod tests {
         let read: LeaseRecord = serde_json::from_str(&text).unwrap();
         assert_eq!(read, record);
         assert_eq!((read.id().unwrap(), read.slot()), (id, 7));
-        assert_eq!((read.egress(), read.boot()), (Egress::closed(), "this"));
+        assert_eq!(read.boot(), "this");
         assert_eq!((read.log(), read.meter()), (Some(log), Some(meter)));
     }
 
@@ -133,7 +125,6 @@ mod tests {
     fn a_record_from_before_logs_and_meters_is_read() {
         let text = r#"{"id":"i","slot":1,"internet":true,"boot":"b"}"#;
         let read: LeaseRecord = serde_json::from_str(text).unwrap();
-        assert_eq!(read.egress(), Egress::default());
         assert_eq!((read.log(), read.meter()), (None, None));
     }
 }

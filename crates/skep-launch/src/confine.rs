@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, Signal, pivot_root, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 
 use crate::capabilities::cut_bounding_set_to;
-use crate::filter::filter_of_calls;
+use crate::filter::filter_of_file_calls;
 pub use relay::{RelayLimits, confine_relay};
 
 /// Capabilities by which files get the owners, modes and attributes that a layer says. Not the one
@@ -124,7 +124,7 @@ pub fn confine(limits: ConfinedLimits) -> Result<(), ConfineError> {
         inheritable: CapabilitySet::empty(),
     };
     rustix::thread::set_capabilities(None, sets).map_err(Error::of("give up capabilities"))?;
-    let filter = filter_of_calls(CALLS).map_err(Error::of("make the filter"))?;
+    let filter = filter_of_file_calls(CALLS).map_err(Error::of("make the filter"))?;
     skep_linux::install_filter(&filter).map_err(Error::of("install the filter"))
 }
 

@@ -126,12 +126,33 @@ pub fn filter_after_entering() -> Result<Vec<u8>, io::Error> {
     Ok(filter.iter().flat_map(bytes).collect())
 }
 
-/// A filter under which there are only these calls. One that makes a file in a directory makes no
-/// device but the mark of a removed file.
-pub(crate) fn filter_of_calls(calls: &[i64]) -> Result<Vec<Instruction>, io::Error> {
-    let allowed = calls.iter().map(|call| (*call, Answer::Allowed.into()));
+/// A filter under which there are only these calls, and that makes files in a directory: no device
+/// but the mark of a removed file.
+pub(crate) fn filter_of_file_calls(calls: &[i64]) -> Result<Vec<Instruction>, io::Error> {
     let mark = Decision::OneOf(3, vec![0], Branches::new(Answer::Allowed, Answer::Refused));
-    let decisions = numbered(allowed.chain([(libc::SYS_mknodat, mark)]))?;
+    filter_of_calls(calls, [(libc::SYS_mknodat, mark)])
+}
+
+/// A filter under which there are only these calls, and messages are sent to sockets that are
+/// connected already: with this flag, a call that sends is one that connects.
+pub(crate) fn filter_of_socket_calls(calls: &[i64]) -> Result<Vec<Instruction>, io::Error> {
+    let unconnected = |argument: u8| {
+        let branches = Branches::new(Answer::Refused, Answer::Allowed);
+        Decision::AnyBit(argument, libc::MSG_FASTOPEN.cast_unsigned(), branches)
+    };
+    let by_arguments = [
+        (libc::SYS_sendto, unconnected(3)),
+        (libc::SYS_sendmsg, unconnected(2)),
+    ];
+    filter_of_calls(calls, by_arguments)
+}
+
+fn filter_of_calls(
+    calls: &[i64],
+    by_arguments: impl IntoIterator<Item = (i64, Decision)>,
+) -> Result<Vec<Instruction>, io::Error> {
+    let allowed = calls.iter().map(|call| (*call, Answer::Allowed.into()));
+    let decisions = numbered(allowed.chain(by_arguments))?;
     program::compile(&decisions, Answer::Unknown)
 }
 
@@ -305,6 +326,22 @@ mod tests {
             check(&decisions(privileges).unwrap(), Answer::Unknown);
             let length = filter(privileges).unwrap().len();
             assert!(length < 400, "{length} instructions");
+        }
+    }
+
+    #[test]
+    fn who_only_passes_on_sends_to_sockets_that_are_connected() {
+        let filter = filter_of_socket_calls(&[libc::SYS_read]).unwrap();
+        let answer = |call, arguments: &[u64]| run(&filter, Call::new(call, arguments));
+        let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+        for (call, before) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2)] {
+            let with = |flags: libc::c_int| [vec![0; before], vec![number(flags)]].concat();
+            let plain = with(libc::MSG_NOSIGNAL);
+            assert_eq!(answer(call, &plain), libc::SECCOMP_RET_ALLOW);
+            assert_eq!(answer(call, &with(libc::MSG_FASTOPEN)), refused);
+        }
+        for call in [libc::SYS_connect, libc::SYS_setsockopt, libc::SYS_mknodat] {
+            assert_ne!(answer(call, &[]), libc::SECCOMP_RET_ALLOW, "{call}");
         }
     }
 

@@ -77,8 +77,9 @@ impl Desk {
         self.say(FromProxy::Done { connection });
     }
 
-    /// Tells the server of a request that has ended.
+    /// Tells the server of a request that has ended, in a message of bounded size.
     pub(super) fn note(&self, ended: Ended) {
+        let ended = ended.shortened();
         let mut untold = self.untold.lock();
         if untold.requests.len() >= MOST_UNTOLD {
             untold.requests.pop_front();
@@ -97,7 +98,10 @@ impl Desk {
     pub(super) async fn tell(&self) -> io::Result<()> {
         loop {
             while let Some(message) = self.next() {
-                self.channel.send(&message, None).await?;
+                match self.channel.send(&message, None).await {
+                    Err(error) if is_too_large(&error) => {}
+                    sent => sent?,
+                }
             }
             self.told.notified().await;
         }
@@ -123,13 +127,20 @@ impl Desk {
                 } => (connection, Err(refusal)),
             };
             let waiting = self.waiting.lock().remove(&connection);
-            // One that has gone has told the server so.
-            if let Some(waiting) = waiting {
-                drop(waiting.send(answer));
+            match waiting {
+                Some(waiting) => drop(waiting.send(answer)),
+                // Whoever asked has gone, and has told so perhaps before the connection was there.
+                None if answer.is_ok() => self.done(connection),
+                None => {}
             }
         }
         Ok(())
     }
+}
+
+/// Returns true if a message was not sent because of its size. Everybody else goes on.
+fn is_too_large(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
 }
 
 /// A connection that was asked for and is not used yet. Who goes before it comes gives it back.

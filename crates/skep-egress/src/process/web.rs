@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use skep_types::HostName;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::HELLO_TIMEOUT;
 use super::desk::Desk;
@@ -44,6 +45,8 @@ struct Visitor {
     desk: Arc<Desk>,
     port: u16,
     last: Mutex<Option<Route>>,
+    /// Its place among the connections of the sandbox. A tunnel outlives the conversation.
+    place: Arc<OwnedSemaphorePermit>,
 }
 
 /// A host that is connected.
@@ -55,11 +58,17 @@ struct Route {
 }
 
 /// Passes the requests of a connection on, each to the host that it names.
-pub(super) async fn serve(stream: TcpStream, desk: Arc<Desk>, port: u16) {
+pub(super) async fn serve(
+    stream: TcpStream,
+    desk: Arc<Desk>,
+    port: u16,
+    place: Arc<OwnedSemaphorePermit>,
+) {
     let visitor = Arc::new(Visitor {
         desk,
         port,
         last: Mutex::default(),
+        place,
     });
     let passing = service_fn(move |request| {
         let visitor = Arc::clone(&visitor);
@@ -130,7 +139,8 @@ impl Visitor {
         if let Some(ours) = ours
             && answer.status() == StatusCode::SWITCHING_PROTOCOLS
         {
-            tunnel(ours, hyper::upgrade::on(&mut answer), counted);
+            let theirs = hyper::upgrade::on(&mut answer);
+            tunnel(ours, theirs, counted, Arc::clone(&self.place));
             return Ok(answer.map(|_| empty()));
         }
         let upgrade = None;
@@ -189,13 +199,18 @@ impl Drop for Noted {
 }
 
 /// Passes on what is said in another protocol, until one side has no more to say.
-fn tunnel(ours: hyper::upgrade::OnUpgrade, theirs: hyper::upgrade::OnUpgrade, noted: Noted) {
+fn tunnel(
+    ours: hyper::upgrade::OnUpgrade,
+    theirs: hyper::upgrade::OnUpgrade,
+    noted: Noted,
+    place: Arc<OwnedSemaphorePermit>,
+) {
     drop(skep_telemetry::spawn("tunnel", async move {
         if let (Ok(ours), Ok(theirs)) = tokio::join!(ours, theirs) {
             let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
             drop(copy_bidirectional(&mut ours, &mut theirs).await);
         }
-        drop(noted);
+        drop((noted, place));
     }));
 }
 

@@ -19,7 +19,7 @@ const ADDRESS_TIMEOUT: Duration = Duration::from_secs(10);
 /// then, and the rule is told that allows it.
 pub(super) async fn reach(
     live: &Live,
-    connection: Connection,
+    asked: (u64, Connection),
     host: &str,
     port: u16,
 ) -> Result<(OwnedFd, String), Refusal> {
@@ -34,7 +34,7 @@ pub(super) async fn reach(
     let (stream, address) = reached.map_err(|_| Refusal::NoAnswer)??;
     let socket = stream.into_std().map_err(|_| Refusal::NoAnswer)?;
     // The policy may have changed meanwhile.
-    let rule = live.add(connection, host, (address, port), &socket)?;
+    let rule = live.add(asked, host, (address, port), &socket)?;
     Ok((socket.into(), rule))
 }
 

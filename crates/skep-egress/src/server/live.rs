@@ -20,7 +20,14 @@ pub(super) struct Live {
     gate: Arc<dyn Gate>,
     /// Held while the policy is asked, so that a connection is either judged by the policy that is
     /// in force, or among those that a change looks at.
-    connections: Mutex<HashMap<Connection, Held>>,
+    connections: Mutex<Connections>,
+}
+
+#[derive(Default)]
+struct Connections {
+    /// Number of the process that has them. The next one numbers its connections anew.
+    process: u64,
+    held: HashMap<Connection, Held>,
 }
 
 struct Held {
@@ -47,17 +54,23 @@ impl Live {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.connections.lock().len() >= MOST_CONNECTIONS
+        self.connections.lock().held.len() >= MOST_CONNECTIONS
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.connections.lock().is_empty()
+        self.connections.lock().held.is_empty()
     }
 
-    /// Adds a connection, if the policy allows its host now, and tells the rule.
+    /// The number of the process that asks.
+    pub(super) fn process(&self) -> u64 {
+        self.connections.lock().process
+    }
+
+    /// Adds a connection, if the process is there that has asked for it and the policy allows its
+    /// host now, and tells the rule.
     pub(super) fn add(
         &self,
-        connection: Connection,
+        (process, connection): (u64, Connection),
         host: HostName,
         (address, port): (Ipv4Addr, u16),
         socket: &TcpStream,
@@ -65,7 +78,11 @@ impl Live {
         let socket = socket.try_clone().map_err(|_| Refusal::TooMany)?;
         let mut connections = self.connections.lock();
         let rule = self.gate.rule_for(&host, port).ok_or(Refusal::NotAllowed)?;
-        if connections.len() >= MOST_CONNECTIONS || connections.contains_key(&connection) {
+        if connections.process != process {
+            return Err(Refusal::NoAnswer);
+        }
+        let held = &connections.held;
+        if held.len() >= MOST_CONNECTIONS || held.contains_key(&connection) {
             return Err(Refusal::TooMany);
         }
         let held = Held {
@@ -74,18 +91,24 @@ impl Live {
             port,
             socket,
         };
-        connections.insert(connection, held);
+        connections.held.insert(connection, held);
         Ok(rule)
     }
 
+    /// Ends a connection that the process is done with, whether it is or not: one that is not held
+    /// could not be cut.
     pub(super) fn remove(&self, connection: Connection) {
-        self.connections.lock().remove(&connection);
+        // Closed when nobody waits for the lock any more.
+        let held = self.connections.lock().held.remove(&connection);
+        if let Some(held) = held {
+            held.end();
+        }
     }
 
     /// Ends the connections that the policy does not allow any more.
     pub(super) fn cut(&self) {
         let mut connections = self.connections.lock();
-        connections.retain(|_, held| {
+        connections.held.retain(|_, held| {
             let stays = self.gate.may_stay(&held.host, held.port, held.address);
             if !stays {
                 held.end();
@@ -94,11 +117,13 @@ impl Live {
         });
     }
 
-    /// Ends all connections.
+    /// Ends all connections of a process that has ended.
     pub(super) fn clear(&self) {
-        for (_, held) in self.connections.lock().drain() {
-            held.end();
-        }
+        let mut connections = self.connections.lock();
+        connections.process += 1;
+        let ended = std::mem::take(&mut connections.held);
+        drop(connections);
+        ended.values().for_each(Held::end);
     }
 }
 
@@ -115,7 +140,7 @@ impl fmt::Debug for Live {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Live")
-            .field("connections", &self.connections.lock().len())
+            .field("connections", &self.connections.lock().held.len())
             .finish_non_exhaustive()
     }
 }

@@ -6,14 +6,10 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use skep_types::LoggedRequest;
 
-use crate::message::{Ended, Refusal};
+use crate::message::{Ended, LONGEST_HOST, LONGEST_METHOD, LONGEST_PATH, Refusal};
 
 /// Requests that are kept; the oldest are forgotten.
 const MOST: usize = 1000;
-/// Longest texts, which a sandbox chooses.
-const LONGEST_HOST: usize = 253;
-const LONGEST_METHOD: usize = 32;
-const LONGEST_PATH: usize = 1024;
 
 /// The last requests of a sandbox.
 #[derive(Debug, Default)]

@@ -21,6 +21,8 @@ use crate::instance::{Naming, Slot};
 pub(super) const POLICIES: &str = "policies";
 /// Map from interfaces to the chains that lead to their egress proxies.
 pub(super) const REDIRECTS: &str = "redirects";
+/// Map from interfaces to the chains that let them in there.
+pub(super) const PROXIES: &str = "proxies";
 
 const DNS: u16 = crate::dns::PORT;
 const TCP: u8 = 6;
@@ -128,6 +130,7 @@ impl Policies {
             change.unmap_interface(POLICIES, &interface);
             if former.is_redirected {
                 change.unmap_interface(REDIRECTS, &interface);
+                change.unmap_interface(PROXIES, &interface);
             }
         }
         let current = match allowance {
@@ -143,6 +146,8 @@ impl Policies {
                     add_redirect(&mut change, number, self.naming.gateway(), way);
                     let chain = redirect(number);
                     change.map_interface(REDIRECTS, &interface, MapValue::Jump(&chain));
+                    let chain = admission(number);
+                    change.map_interface(PROXIES, &interface, MapValue::Jump(&chain));
                 }
                 let is_redirected = proxy.is_some();
                 Some(Numbered {
@@ -155,6 +160,7 @@ impl Policies {
             change.delete_chain(&chain(former.number));
             if former.is_redirected {
                 change.delete_chain(&redirect(former.number));
+                change.delete_chain(&admission(former.number));
             }
             change.delete_set(&set(former.number));
         }
@@ -217,6 +223,20 @@ fn add_redirect(change: &mut FilterChange<'_>, number: u64, gateway: Ipv4Addr, w
         ];
         change.add_rule(&chain, &led);
     }
+    // Only here: others on the host lead connections elsewhere, too, and not for sandboxes.
+    let chain = admission(number);
+    change.add_chain(&chain);
+    let arrived = [
+        Expression::Destination(gateway),
+        Expression::Protocol(TCP),
+        Expression::DestinationPort(way.port),
+        Expression::Accept,
+    ];
+    change.add_rule(&chain, &arrived);
+}
+
+fn admission(number: u64) -> String {
+    format!("proxy-{number}")
 }
 
 fn redirect(number: u64) -> String {

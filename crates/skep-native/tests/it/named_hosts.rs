@@ -1,9 +1,10 @@
 //! Hosts that sandboxes reach by their names, and the ways around that.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
+use ipnet::Ipv4Net;
 use skep_isolation::{Isolation, Launched};
 use skep_native::Defence;
 use skep_testkit::wait_until;
@@ -18,7 +19,10 @@ use crate::web::{TLS, WEB, hello, resolver};
 crate::tests![
     hosts_are_reached_by_the_names_that_rules_have,
     a_request_that_names_another_host_is_refused_wherever_it_hides_the_name,
+    a_request_with_a_long_path_is_told_and_ends_nothing,
     names_lead_nowhere_that_no_sandbox_goes,
+    exceptions_of_the_operator_open_neither_the_host_nor_sandboxes,
+    connections_that_others_on_the_host_redirect_are_not_let_in,
     connections_to_hosts_that_a_changed_policy_does_not_name_are_cut,
     an_adopted_sandbox_reaches_hosts_again_when_its_policy_is_told,
     a_proxy_has_no_rights_and_is_nobody_elses,
@@ -67,6 +71,14 @@ fn status(answer: &str) -> &str {
 
 /// A world with a few hosts, and a backend that asks for their names.
 async fn world(without: Vec<Defence>) -> (Uplink, Bench) {
+    world_with(without, |_| Vec::new()).await
+}
+
+/// The same with ranges that the operator allows.
+async fn world_with(
+    without: Vec<Defence>,
+    allowed: impl FnOnce(&Uplink) -> Vec<Ipv4Net>,
+) -> (Uplink, Bench) {
     let uplink = Uplink::new();
     let hosts = [
         ("a.test", uplink.public()),
@@ -76,9 +88,12 @@ async fn world(without: Vec<Defence>) -> (Uplink, Bench) {
         ("metadata.test", uplink.metadata()),
         ("host.test", uplink.host()),
         ("loopback.test", Ipv4Addr::LOCALHOST),
+        ("sandbox.test", Ipv4Addr::new(198, 18, 7, 7)),
     ];
     let names = resolver(&hosts).await;
+    let allowed = allowed(&uplink);
     let change = |config: &mut skep_native::NativeConfig| {
+        config.host.allowed_ranges = allowed;
         config.host.resolvers = vec![names];
         config.without = without;
     };
@@ -247,6 +262,103 @@ async fn a_request_that_names_another_host_is_refused_wherever_it_hides_the_name
     sandbox.destroy().await.unwrap();
     drop(sandbox);
     bench.finish().await;
+}
+
+async fn a_request_with_a_long_path_is_told_and_ends_nothing() {
+    let (_uplink, bench) = world(Vec::new()).await;
+    let (id, sandbox) = launch(&bench, only(&["a.test"])).await;
+    assert_eq!(status(&get(&sandbox, "a.test").await), "200");
+    let proxy = proxy_of(&sandbox);
+    let path = format!("/{}", "x".repeat(10_000));
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+    let answer = say(&sandbox, WEB, request.as_bytes()).await;
+    assert_eq!(status(&answer), "200");
+    wait_until(DEADLINE, async || {
+        let log = bench.native().requests(id.clone()).await;
+        let told: Vec<_> = log.iter().map(told).collect();
+        let told = told.join("\n");
+        if told.contains("/xxxx") {
+            Ok(())
+        } else {
+            Err(told)
+        }
+    })
+    .await;
+    assert_eq!(status(&get(&sandbox, "a.test").await), "200");
+    assert_eq!(proxy_of(&sandbox), proxy, "it is still the same process");
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
+}
+
+async fn exceptions_of_the_operator_open_neither_the_host_nor_sandboxes() {
+    let everything = |_: &Uplink| vec!["0.0.0.0/0".parse().unwrap()];
+    let (uplink, bench) = world_with(Vec::new(), everything).await;
+    let (_, sandbox) = launch(&bench, only(&["*"])).await;
+    // An address like those of the host and of sandboxes, that is not denied any more.
+    let answer = get(&sandbox, "private.test").await;
+    assert!(
+        answer.contains(&format!("at {}", uplink.private())),
+        "{answer}"
+    );
+    for name in ["host.test", "loopback.test", "sandbox.test"] {
+        let answer = get(&sandbox, name).await;
+        assert!(
+            answer.contains("has no address that a sandbox may reach"),
+            "{answer}"
+        );
+    }
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
+}
+
+async fn connections_that_others_on_the_host_redirect_are_not_let_in() {
+    assert!(!is_let_in(Vec::new()).await);
+    assert!(is_let_in(vec![Defence::ClosedHost]).await);
+}
+
+/// Returns true if a sandbox gets to a service of the host to which somebody else's rules lead its
+/// connections.
+async fn is_let_in(without: Vec<Defence>) -> bool {
+    const FOREIGN: u16 = 9081;
+    let (uplink, bench) = world(without).await;
+    let (_, sandbox) = launch(&bench, only(&["a.test"])).await;
+    let service = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    let serving = std::thread::spawn(move || {
+        // The last one is the test's own, so that the thread ends.
+        for client in service.incoming().map(Result::unwrap) {
+            if client.peer_addr().unwrap().ip().is_loopback() {
+                return;
+            }
+            let mut said = [0; 5];
+            (&client).read_exact(&mut said).unwrap();
+            (&client).write_all(b"let in").unwrap();
+        }
+    });
+    let host = uplink.host();
+    let table = format!("skep-test-{}", std::process::id());
+    nft(&format!(
+        "table ip {table} {{\nchain redirecting {{\n\
+         type nat hook prerouting priority -100;\n\
+         ip daddr {NOWHERE} tcp dport {FOREIGN} dnat to {host}:{port}\n}}\n}}\n"
+    ));
+    let answer = say(&sandbox, FOREIGN, b"hello").await;
+    nft(&format!("delete table ip {table}"));
+    drop(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap());
+    serving.join().unwrap();
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
+    let is_let_in = answer.contains("let in");
+    assert!(is_let_in || answer.starts_with("error"), "{answer}");
+    is_let_in
+}
+
+fn nft(rules: &str) {
+    let output = Command::new("nft").arg(rules).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 async fn names_lead_nowhere_that_no_sandbox_goes() {
