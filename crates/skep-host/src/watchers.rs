@@ -2,7 +2,9 @@
 
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use skep_types::SandboxId;
 
 use crate::capacity::host_memory;
@@ -11,12 +13,18 @@ use crate::file_locks::LockWatch;
 use crate::open_files::OpenFileWatch;
 use crate::queues::QueueWatch;
 
+/// Interval between two looks at the host's memory while no sandbox runs. What others send to them
+/// meanwhile takes memory, too, and that is slow.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The watchers of memory that no cgroup counts.
 #[derive(Debug)]
 pub(crate) struct Watchers {
     queues: QueueWatch,
     open_files: OpenFileWatch,
     locks: LockWatch,
+    /// Time of the last look, and the processor time that all sandboxes had used before it.
+    last: Mutex<Option<(Instant, Duration)>>,
 }
 
 impl Watchers {
@@ -25,6 +33,7 @@ impl Watchers {
             queues: QueueWatch::default(),
             open_files: OpenFileWatch::default(),
             locks: LockWatch::new(),
+            last: Mutex::default(),
         }
     }
 
@@ -35,6 +44,11 @@ impl Watchers {
         cgroups: &Cgroups,
         sandboxes: impl Fn() -> Vec<(SandboxId, i32)>,
     ) -> Vec<SandboxId> {
+        // Read before anything else: what is taken during a look is found by the next one.
+        let used = cgroups.processor_time_of_all().ok();
+        if !self.is_due(Instant::now(), used) {
+            return Vec::new();
+        }
         let memory = |id: &SandboxId| {
             let limit = cgroups.memory_limit(&Group::new(id));
             limit.map_err(io::Error::other)
@@ -47,8 +61,6 @@ impl Watchers {
             }
         };
         let host = host_memory(Path::new("/proc/meminfo"));
-        // Read before anything else: what is taken during a look is found by the next one.
-        let used = cgroups.processor_time_of_all().ok();
         let processor_time = |id: &SandboxId| {
             let time = cgroups.processor_time(&Group::new(id));
             time.map_err(io::Error::other)
@@ -65,5 +77,36 @@ impl Watchers {
         }
         add(self.locks.look(&sandboxes, used), "locks");
         hoarding
+    }
+
+    /// Returns true, and remembers it, if somebody may have taken something since the last look.
+    fn is_due(&self, now: Instant, used: Option<Duration>) -> bool {
+        let mut last = self.last.lock();
+        let is_idle = last.is_some_and(|(at, before)| {
+            used == Some(before) && now.saturating_duration_since(at) < IDLE_INTERVAL
+        });
+        if !is_idle {
+            *last = used.map(|used| (now, used));
+        }
+        !is_idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_looked_at_often_only_while_sandboxes_run() {
+        let watchers = Watchers::new();
+        let start = Instant::now();
+        let used = |milliseconds| Some(Duration::from_millis(milliseconds));
+        let soon = start + Duration::from_millis(100);
+        assert!(watchers.is_due(start, used(7)));
+        assert!(!watchers.is_due(soon, used(7)));
+        assert!(watchers.is_due(soon, used(8)));
+        assert!(watchers.is_due(soon + IDLE_INTERVAL, used(8)));
+        assert!(watchers.is_due(soon + IDLE_INTERVAL, None), "nobody knows");
+        assert!(watchers.is_due(soon + IDLE_INTERVAL, used(8)));
     }
 }
