@@ -234,34 +234,9 @@ impl Server {
         // Before control is opened, which takes its registry and its quotas from what the node has:
         // a sandbox that is adopted later would count for nobody.
         let living = reports.living().await.map_err(CliError::failure)?;
-        let adoption = node.adopt(living.to_adopt()).await;
-        if !adoption.adopted.is_empty() || !adoption.lost.is_empty() {
-            let (adopted, lost) = (adoption.adopted.len(), adoption.lost.len());
-            tracing::info!(adopted, lost, "took over the sandboxes of the last server");
-        }
-        let kept = store.checkpoints().images(NodeId::local()).await;
-        let kept = kept.map_err(CliError::failure)?;
-        node.retain_checkpoints(adoption.images.into_iter().chain(kept).collect())
-            .await;
+        adopt(&node, &store, &living).await?;
         node.watch_host();
-        let uploads = Uploads::new(config.data_dir.join("uploads"));
-        if let Err(error) = uploads.clear_incoming() {
-            tracing::warn!(%error, "unfinished uploads of the last server are not removed");
-        }
-        let builds = Engine::new(EngineOptions {
-            catalog: Arc::clone(&built),
-            sandboxes: Arc::new(BuildSandboxes {
-                isolation: Arc::<Native>::clone(&isolation),
-                node: node.clone(),
-                catalog: Arc::clone(&built),
-                downloads: downloads(config),
-            }),
-            archives: Arc::new(uploads.clone()),
-            images: Arc::new(RegistryImages(puller(config, &built)?)),
-            host_settings: settings_for_images(config)?,
-            scratch: config.data_dir.clone(),
-            limits: build_limits(config.builds),
-        });
+        let (builds, uploads) = open_builds(config, &isolation, &node, &built)?;
         let control = open_control(
             config,
             &store,
@@ -341,6 +316,48 @@ impl Server {
             ready,
         })
     }
+}
+
+/// Takes over the sandboxes of the last server, and lets go of images that nobody needs.
+async fn adopt(node: &Node, store: &Store, living: &Living) -> Result<(), CliError> {
+    let adoption = node.adopt(living.to_adopt()).await;
+    if !adoption.adopted.is_empty() || !adoption.lost.is_empty() {
+        let (adopted, lost) = (adoption.adopted.len(), adoption.lost.len());
+        tracing::info!(adopted, lost, "took over the sandboxes of the last server");
+    }
+    let kept = store.checkpoints().images(NodeId::local()).await;
+    let kept = kept.map_err(CliError::failure)?;
+    node.retain_checkpoints(adoption.images.into_iter().chain(kept).collect())
+        .await;
+    Ok(())
+}
+
+/// Builds of callers' templates, and what they upload for them.
+fn open_builds(
+    config: &Config,
+    isolation: &Arc<Native>,
+    node: &Node,
+    built: &Arc<Catalog>,
+) -> Result<(Engine, Uploads), CliError> {
+    let uploads = Uploads::new(config.data_dir.join("uploads"));
+    if let Err(error) = uploads.clear_incoming() {
+        tracing::warn!(%error, "unfinished uploads of the last server are not removed");
+    }
+    let engine = Engine::new(EngineOptions {
+        catalog: Arc::clone(built),
+        sandboxes: Arc::new(BuildSandboxes {
+            isolation: Arc::<Native>::clone(isolation),
+            node: node.clone(),
+            catalog: Arc::clone(built),
+            downloads: downloads(config),
+        }),
+        archives: Arc::new(uploads.clone()),
+        images: Arc::new(RegistryImages(puller(config, built)?)),
+        host_settings: settings_for_images(config)?,
+        scratch: config.data_dir.clone(),
+        limits: build_limits(config.builds),
+    });
+    Ok((engine, uploads))
 }
 
 /// Downloads of package clients, if the operator wants them to be kept.
