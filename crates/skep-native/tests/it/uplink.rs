@@ -18,13 +18,26 @@ pub(crate) struct Uplink {
     port: u16,
 }
 
+/// Numbers of uplinks, which are a part of their addresses.
+const NUMBERS: u16 = 240;
+
+/// Makes a network namespace that nobody else has, for tests beside this one and in other processes.
+fn free_namespace() -> (u16, String) {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let process = u16::try_from(std::process::id() % u32::from(NUMBERS)).unwrap();
+    (0..NUMBERS)
+        .map(|_| (process + NEXT.fetch_add(1, Ordering::Relaxed)) % NUMBERS)
+        .map(|number| (number, format!("skt-up{number}")))
+        .find(|(_, name)| {
+            let added = Command::new("ip").args(["netns", "add", name]).output();
+            added.unwrap().status.success()
+        })
+        .expect("a free namespace")
+}
+
 impl Uplink {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU16 = AtomicU16::new(0);
-        let process = u16::try_from(std::process::id() % 60).unwrap();
-        let number = process * 4 + NEXT.fetch_add(1, Ordering::Relaxed) % 4;
-        let name = format!("skt-up{number}");
-        ip(&["netns", "add", &name]);
+        let (number, name) = free_namespace();
         ip(&[
             "link", "add", &name, "type", "veth", "peer", "name", "world", "netns", &name,
         ]);
