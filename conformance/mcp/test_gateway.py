@@ -7,11 +7,11 @@ import shlex
 import uuid
 
 import pytest
-from e2b import CommandExitException, Sandbox, SandboxException, Template
+from e2b import CommandExitException, Sandbox, SandboxException, SandboxQuery, Template
 from mcp import Client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
-from connections import MODES, asynchronous, post, sandboxes, text
+from connections import MODES, asynchronous, post, text
 
 # The URL of the gateway is a name below a domain, whatever else a client is told.
 pytestmark = [
@@ -63,16 +63,18 @@ def test_without_its_token_the_gateway_answers_nobody(sandbox):
 
 
 def test_a_server_that_cannot_be_had_is_named_and_the_sandbox_is_gone():
-    before = set(sandboxes())
+    # Others make sandboxes at the same time.
+    mark = uuid.uuid4().hex
     for config, said in (
         ({"aks": {}}, "`aks` is not available here"),
         ({"github/../x": {"runCmd": "true"}}, "not of the form"),
         ({"time": {}, "github/skep-test/nope": {"runCmd": "false", "installCmd": "false"}}, "github/skep-test/nope"),
     ):
         with pytest.raises(SandboxException, match="Failed to start MCP gateway") as raised:
-            Sandbox.create(mcp=config, timeout=120, allow_internet_access=True)
+            Sandbox.create(mcp=config, timeout=120, allow_internet_access=True, metadata={"mark": mark})
         assert said in str(raised.value)
-    assert set(sandboxes()) == before
+    query = SandboxQuery(metadata={"mark": mark})
+    assert Sandbox.list(query=query).next_items() == []
 
 
 @asynchronous

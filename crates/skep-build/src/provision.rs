@@ -29,6 +29,7 @@ for name in $ID $ID_LIKE; do
         rhel|ol|amzn|fedora|centos|arch|nixos|suse|opensuse*) break ;;
     esac
 done
+[ -d /tmp ] || mkdir -m 1777 /tmp
 missing=
 for name in bash sudo curl git tar ss pgrep useradd; do
     command -v "$name" >/dev/null 2>&1 || missing="$missing $name"
