@@ -82,6 +82,11 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<ExitCode> {
             templates: &templates,
         };
         let mut result = machine.run(&cache, &emulator, system, disks, &all)?;
+        // The emulator loses the timer of a processor now and then while the host is busy.
+        if !result.has_started() {
+            println!("cgroup2: {}: it did not start; once more", machine.name);
+            result = machine.run(&cache, &emulator, system, disks, &all)?;
+        }
         let again = result.worth_another_try(&all);
         if !again.is_empty() {
             println!("cgroup2: {}: again, alone", machine.name);

@@ -112,9 +112,7 @@ impl Machine {
         let (sender, lines) = sync_channel(WAITING_LINES);
         let output = BufReader::new(process.stdout.take().expect("it is piped"));
         let reader = std::thread::spawn(move || pass_on(output, &sender));
-        let limits: Duration = checks.iter().map(|check| check.limit).sum();
-        let deadline = Instant::now() + START_TIMEOUT + limits;
-        let report = self.listen(&lines, deadline, &mut log, checks);
+        let report = self.listen(&lines, Instant::now() + START_TIMEOUT, &mut log, checks);
         end(&mut process)?;
         drop(lines);
         if reader.join().is_err() {
@@ -171,11 +169,12 @@ impl Machine {
         command
     }
 
-    /// Follows what the machine says until it has ended, or `deadline`.
+    /// Follows what the machine says until it has ended, until `deadline` if it has not started by
+    /// then, or until all checks must have ended.
     fn listen(
         &self,
         lines: &Receiver<String>,
-        deadline: Instant,
+        mut deadline: Instant,
         log: &mut File,
         checks: &[Check],
     ) -> anyhow::Result<MachineReport> {
@@ -200,6 +199,9 @@ impl Machine {
             match Said::read(&line) {
                 Said::Started(kernel) => {
                     tell(&format!("{}: {kernel} runs", self.name));
+                    if report.kernel.is_none() {
+                        deadline += checks.iter().map(|check| check.limit).sum::<Duration>();
+                    }
                     report.kernel = Some(kernel);
                 }
                 Said::CheckStarted(name) => {

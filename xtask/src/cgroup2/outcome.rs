@@ -44,10 +44,15 @@ pub(super) struct Report {
 }
 
 impl MachineReport {
+    /// Returns true if its kernel has said so.
+    pub(super) fn has_started(&self) -> bool {
+        self.kernel.is_some()
+    }
+
     /// Returns true if the machine ended, or never started, before all checks were run.
     pub(super) fn is_cut_short(&self) -> bool {
         let mut outcomes = self.outcomes.iter();
-        self.kernel.is_none() || outcomes.any(|outcome| outcome.verdict == Verdict::NotRun)
+        !self.has_started() || outcomes.any(|outcome| outcome.verdict == Verdict::NotRun)
     }
 }
 
