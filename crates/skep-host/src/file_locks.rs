@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 use skep_types::SandboxId;
 
 use crate::descriptor_tables::{Owners, Shares, namespace, sampled_descriptors, shares};
+use crate::pace::has_run;
 
 /// The locks of a sandbox that are nobody's business: 800 KiB.
 const ALLOWED: usize = 4096;
@@ -135,8 +136,7 @@ impl Schedule {
 
     /// Returns true if it is time to look, at sandboxes that have used so much processor time.
     fn is_due(&self, now: Instant, used: Option<Duration>) -> bool {
-        let has_run = used.is_none() || used != self.used;
-        now >= self.earliest && (has_run || now >= self.latest)
+        now >= self.earliest && (has_run(self.used, used) || now >= self.latest)
     }
 
     /// Remembers a look that took so long, at sandboxes that had used so much processor time.

@@ -60,6 +60,11 @@ fn processor_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
+/// Returns true if a sandbox may have run since all of them had used `before`.
+pub(crate) fn has_run(before: Option<Duration>, used: Option<Duration>) -> bool {
+    used.is_none() || used != before
+}
+
 /// Schedule of looks.
 #[derive(Debug)]
 struct Pace {
@@ -89,7 +94,7 @@ impl Pace {
         self.most = self.most.max(memory.available);
         let fall = self.most - memory.available;
         let steep = (memory.total / STEEP_PART).max(LEAST_STEEP);
-        let has_run = used.is_none() || used != self.used;
+        let has_run = has_run(self.used, used);
         now >= self.latest || fall >= steep || (fall >= FALL && has_run && now >= self.earliest)
     }
 

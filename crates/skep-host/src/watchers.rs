@@ -11,6 +11,7 @@ use crate::capacity::host_memory;
 use crate::cgroup::{Cgroups, Group};
 use crate::file_locks::LockWatch;
 use crate::open_files::OpenFileWatch;
+use crate::pace::has_run;
 use crate::queues::QueueWatch;
 
 /// Interval between two looks at the host's memory while no sandbox runs. What others send to them
@@ -83,7 +84,7 @@ impl Watchers {
     fn is_due(&self, now: Instant, used: Option<Duration>) -> bool {
         let mut last = self.last.lock();
         let is_idle = last.is_some_and(|(at, before)| {
-            used == Some(before) && now.saturating_duration_since(at) < IDLE_INTERVAL
+            !has_run(Some(before), used) && now.saturating_duration_since(at) < IDLE_INTERVAL
         });
         if !is_idle {
             *last = used.map(|used| (now, used));

@@ -126,14 +126,36 @@ pub fn filter_after_entering() -> Result<Vec<u8>, io::Error> {
     Ok(filter.iter().flat_map(bytes).collect())
 }
 
-/// A filter under which there are only these calls, and that makes files in a directory: no device
+/// System calls that every confined process needs: on its memory, its signals and its end.
+const CALLS_OF_ALL: &[i64] = &[
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_futex,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// A filter under which there are only these calls and those of all, and that makes files in a directory: no device
 /// but the mark of a removed file.
 pub(crate) fn filter_of_file_calls(calls: &[i64]) -> Result<Vec<Instruction>, io::Error> {
     let mark = Decision::OneOf(3, vec![0], Branches::new(Answer::Allowed, Answer::Refused));
     filter_of_calls(calls, [(libc::SYS_mknodat, mark)])
 }
 
-/// A filter under which there are only these calls, and messages are sent to sockets that are
+/// A filter under which there are only these calls and those of all, and messages are sent to sockets that are
 /// connected already: with this flag, a call that sends is one that connects.
 pub(crate) fn filter_of_socket_calls(calls: &[i64]) -> Result<Vec<Instruction>, io::Error> {
     let unconnected = |argument: u8| {
@@ -151,7 +173,8 @@ fn filter_of_calls(
     calls: &[i64],
     by_arguments: impl IntoIterator<Item = (i64, Decision)>,
 ) -> Result<Vec<Instruction>, io::Error> {
-    let allowed = calls.iter().map(|call| (*call, Answer::Allowed.into()));
+    let allowed = calls.iter().chain(CALLS_OF_ALL);
+    let allowed = allowed.map(|call| (*call, Answer::Allowed.into()));
     let decisions = numbered(allowed.chain(by_arguments))?;
     program::compile(&decisions, Answer::Unknown)
 }

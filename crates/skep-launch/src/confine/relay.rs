@@ -20,7 +20,7 @@ const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
 /// The rank of such a process among those that want a processor: behind the server.
 const NICENESS: i32 = 5;
 
-/// System calls on sockets that are there, memory and the process itself. None makes a socket,
+/// System calls on sockets that are there, beside those that every process of ours needs. None makes a socket,
 /// connects one, opens a file, or touches another process; nor does one change how a socket is
 /// closed, which the server shares.
 const CALLS: &[i64] = &[
@@ -43,24 +43,6 @@ const CALLS: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
     libc::SYS_eventfd2,
-    libc::SYS_brk,
-    libc::SYS_mmap,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_mprotect,
-    libc::SYS_madvise,
-    libc::SYS_futex,
-    libc::SYS_getrandom,
-    libc::SYS_clock_gettime,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_sigaltstack,
-    libc::SYS_getpid,
-    libc::SYS_gettid,
-    libc::SYS_restart_syscall,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
 ];
 
 /// Limits of a process that passes on what strangers say.
