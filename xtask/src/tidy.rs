@@ -12,6 +12,7 @@ mod file_length;
 mod file_names;
 mod layers;
 mod links;
+mod lock_files;
 mod manifests;
 mod openapi;
 mod page_rows;
@@ -101,6 +102,7 @@ fn check(root: &Path) -> anyhow::Result<Findings> {
         todo::check(&tree),
         places::check(&tree),
         links::check(&tree, root),
+        lock_files::check(&tree, root),
         environment_variables::check(&tree),
         configuration::check(&tree),
         rest_page::check(&tree),
