@@ -370,7 +370,8 @@ impl Suite {
             for attack in attacks.iter().filter(|_| control.is_race()) {
                 let name = attack.full_name();
                 for _ in 1..RACES {
-                    if !matches!(verdicts[&name], Verdict::Held(_)) {
+                    // One that did not end well has lost the race, too.
+                    if matches!(verdicts[&name], Verdict::Escaped(_)) {
                         break;
                     }
                     let verdict = target.judge(&attack.user, &command(attack)).await;

@@ -8,8 +8,8 @@ use skep_client::{Client, ClientError, Command, Sandbox};
 
 use crate::attack::helper;
 
-/// No attack takes longer, and one that does has found something.
-const TIMEOUT: Duration = Duration::from_secs(40);
+/// No attack takes longer, and one that does has found something. Races take 32 seconds by themselves.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A variable in the environment of an attacker's neighbour that nobody else may read.
 pub(crate) fn secret() -> (String, String) {

@@ -392,6 +392,11 @@ def make_contexts(enough):
     if os.fork() != 0:
         os.close(writer)
         return reader
+    # Whoever waits for the end of the attack's output must not wait for the last request, which a fork that was
+    # interrupted may never answer.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
     while os.getppid() == parent and not os.path.exists(enough):
         try:
             ask_interpreter("DELETE", "/contexts/" + ask_interpreter("POST", "/contexts", b"{}")["id"])
