@@ -28,6 +28,10 @@ def _orphan(work):
         os.setsid()
     except OSError:
         pass
+    # Whoever is looked at while the process between still ends is no orphan yet, and would be refused for that.
+    end = time.monotonic() + 30
+    while os.getppid() != 1 and time.monotonic() < end:
+        time.sleep(0.001)
     try:
         work()
         time.sleep(600)
@@ -84,10 +88,10 @@ def wait_for_a_descriptor():
     """As another context: a process of this one greets in the name of the first."""
 
     def work():
-        _note("stranger")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind("\0stranger")
             listener.listen()
+            _note("stranger")
             channel, _ = listener.accept()
             _, (descriptor, *_), _, _ = socket.recv_fds(channel, 1, 1)
             os.write(descriptor, GREETING)
