@@ -41,7 +41,7 @@ pub(super) fn check(data: &[u8]) {
     let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
     let (question, answer) = rest.split_at(length);
     local_domain(question);
-    match judge(question, true) {
+    match judge(question, |_| true) {
         Verdict::Ignore => {}
         Verdict::Answer(bytes) => is_answer_to(question, &bytes),
         Verdict::Ask(asked) => {
@@ -55,7 +55,7 @@ pub(super) fn check(data: &[u8]) {
             leads_nowhere_denied(&filtered);
         }
     }
-    if let Verdict::Answer(bytes) = judge(question, false) {
+    if let Verdict::Answer(bytes) = judge(question, |_| false) {
         let refused = Message::from_vec(&bytes).expect("we write what can be read");
         assert!(
             refused.answers.is_empty(),
