@@ -1,6 +1,7 @@
 //! The targets by name.
 
 mod agent_request;
+mod client_hello;
 mod connect_call;
 mod control_path;
 mod cursor;
@@ -23,6 +24,7 @@ pub(crate) type Target = fn(&[u8]);
 
 const TARGETS: &[(&str, Target)] = &[
     ("agent_request", agent_request::check),
+    ("client_hello", client_hello::check),
     ("connect_call", connect_call::check),
     ("control_path", control_path::check),
     ("cursor", cursor::check),

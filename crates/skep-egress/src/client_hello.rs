@@ -170,5 +170,7 @@ impl<'a> Reader<'a> {
     }
 }
 
+// Named in full, because the fuzz target includes this file from elsewhere.
 #[cfg(test)]
+#[path = "client_hello/tests.rs"]
 mod tests;

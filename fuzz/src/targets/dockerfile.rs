@@ -10,7 +10,10 @@ pub(super) fn check(data: &[u8]) {
     let lines = text.lines().count().max(1);
     match Dockerfile::read(text, &[("ARGUMENT", "value")]) {
         Ok(file) => {
-            assert!(!file.stages.is_empty(), "a file without a stage builds nothing");
+            assert!(
+                !file.stages.is_empty(),
+                "a file without a stage builds nothing"
+            );
             assert!(file.warnings.iter().all(|warning| warning.at.line <= lines));
         }
         Err(errors) => {
