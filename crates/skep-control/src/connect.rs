@@ -6,7 +6,7 @@ use std::time::Duration;
 use skep_telemetry::Chain;
 use skep_types::{
     ImageKind, NotHere, OnTimeout, Phase, Restart, ResumeRequest, ResumeStart, Resumed, SandboxId,
-    SandboxStatus,
+    SandboxStatus, TransitionError,
 };
 
 use crate::pause::{conflict, refused};
@@ -230,7 +230,10 @@ impl Control {
             restart,
         };
         let resuming = self.inner.nodes.resume(id.clone(), request);
-        let resumed = resuming.await.map_err(|error| refused(id, error));
+        let resumed = match resuming.await {
+            Ok(resumed) => Ok(resumed),
+            Err(error) => Err(self.not_resumed(entry, error).await),
+        };
         if let (Ok(_), Some(quota)) = (&resumed, quota) {
             entry.set_quota(quota);
         }
@@ -245,6 +248,22 @@ impl Control {
             status,
         };
         Ok((!was_running).then_some(sandbox))
+    }
+
+    /// Says why a sandbox was not resumed: for want of a volume, if that is so.
+    ///
+    /// Asked afterwards: one that sleeps with its processes has its volumes mounted, and goes on with
+    /// them whatever became of their files' names.
+    async fn not_resumed(&self, entry: &Entry, error: TransitionError) -> ChangeError {
+        let order = &entry.order;
+        if matches!(error, TransitionError::Failed(_)) {
+            let volumes = self.lost_volumes(&order.mounts).await;
+            if !volumes.is_empty() {
+                let id = order.id.clone();
+                return ChangeError::LostVolumes { id, volumes };
+            }
+        }
+        refused(&order.id, error)
     }
 
     /// Finds the start command of the template that a sandbox's files are made of. One that cannot be found starts nothing: its sandbox is

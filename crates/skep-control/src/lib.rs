@@ -96,7 +96,7 @@ pub use version_request::{
 pub use version_start::{RequestedBase, RequestedStep, StartRequest};
 pub use version_status::{BuildLogQuery, BuildView};
 pub use volume_files::{FilesError, VolumeDownload, VolumeFiles};
-pub use volume_mounts::{InvalidMounts, MountRequest};
+pub use volume_mounts::{InvalidMounts, MountRequest, NO_BUCKETS};
 pub use volumes::{NewVolume, VolumeRequestError};
 
 // Rows of sandboxes, templates, keys and teams are the same here.

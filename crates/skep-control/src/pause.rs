@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use skep_types::{
-    Capabilities, Egress, ImageKind, PauseRequest, Phase, SandboxId, SandboxStatus, TransitionError,
+    Capabilities, Egress, ImageKind, PauseRequest, Phase, SandboxId, SandboxStatus,
+    TransitionError, VolumeName,
 };
 
 use crate::registry::Entry;
@@ -47,6 +48,14 @@ pub enum ChangeError {
     /// A resumed sandbox would be one more than the team may have.
     #[error(transparent)]
     QuotaReached(#[from] QuotaReached),
+    /// Volumes of it have lost their files, so it cannot be what it was. It is paused.
+    #[error("sandbox `{id}` has volumes without files")]
+    LostVolumes {
+        /// Id of the sandbox.
+        id: SandboxId,
+        /// Names of the volumes.
+        volumes: Vec<VolumeName>,
+    },
     /// Its host cannot do that, or did not.
     #[error("cannot change the sandbox")]
     Node(#[source] TransitionError),

@@ -4,12 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use skep_types::{Mount, MountTarget, VolumeId};
+use skep_types::{Mount, MountTarget, VolumeId, VolumeName};
 
 use crate::{Caller, Control, CreateError};
 
 /// Limit on the volumes of one sandbox.
 const MOST_MOUNTS: usize = 32;
+
+/// Reason for which no volume is in a bucket, for whoever asks for one.
+pub const NO_BUCKETS: &str = "a bucket has no locks, renames or appends, and a mount of one would hold its \
+    keys beside hostile code and hang with the network; copy files into a volume instead \
+    (`skep volume cp`, the SDKs), or read the bucket from the sandbox";
 
 /// A volume that is asked for with a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +141,12 @@ impl Control {
         request: &MountRequest,
         others: &[Mount],
     ) -> Result<Result<(Mount, VolumeUse), String>, CreateError> {
+        if request.name.contains("://") {
+            return Ok(Err(format!(
+                "'{}' is a place elsewhere, and volumes are on the server's own disk: {NO_BUCKETS}",
+                request.name
+            )));
+        }
         let missing = || format!("volume '{}' not found", request.name);
         let Ok(name) = request.name.parse() else {
             return Ok(Err(missing()));
@@ -154,6 +165,11 @@ impl Control {
         let Some(held) = self.inner.volume_uses.begin(volume.id) else {
             return Ok(Err(missing()));
         };
+        if !self.is_volume_there(volume.id).await {
+            return Ok(Err(format!(
+                "the server has lost the files of volume '{name}'; ask the operator to put them back"
+            )));
+        }
         let mount = Mount {
             volume: volume.id,
             name,
@@ -161,6 +177,22 @@ impl Control {
             read_only: request.read_only || volume.read_only,
         };
         Ok(Ok((mount, held)))
+    }
+
+    /// Names of the volumes of a sandbox whose files are not on the server any more.
+    pub(crate) async fn lost_volumes(&self, mounts: &[Mount]) -> Vec<VolumeName> {
+        let mut lost = Vec::new();
+        for mount in mounts {
+            if !self.is_volume_there(mount.volume).await {
+                lost.push(mount.name.clone());
+            }
+        }
+        lost
+    }
+
+    async fn is_volume_there(&self, volume: VolumeId) -> bool {
+        let found = self.on_backend(move |backend| Ok(backend.is_there(volume)));
+        found.await.unwrap_or(false)
     }
 
     /// Holds the volumes of a sandbox that is there.

@@ -33,6 +33,9 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// [`VolumeError`].
     fn remove(&self, volume: VolumeId) -> Result<(), VolumeError>;
 
+    /// Returns true if the files of a volume are there. An operator may have lost or moved them.
+    fn is_there(&self, volume: VolumeId) -> bool;
+
     /// The space that a volume has and takes.
     ///
     /// # Errors

@@ -69,6 +69,10 @@ impl Backend for FakeVolumes {
         fs::remove_dir_all(self.place(volume)).map_err(VolumeError::host("remove a volume"))
     }
 
+    fn is_there(&self, volume: VolumeId) -> bool {
+        self.place(volume).is_dir()
+    }
+
     fn usage(&self, _volume: VolumeId) -> Result<VolumeUsage, VolumeError> {
         Ok(VolumeUsage {
             size: 1 << 30,

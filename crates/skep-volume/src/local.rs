@@ -159,6 +159,10 @@ impl Backend for LocalVolumes {
         }
     }
 
+    fn is_there(&self, volume: VolumeId) -> bool {
+        self.image(volume).is_file()
+    }
+
     fn usage(&self, volume: VolumeId) -> Result<VolumeUsage, VolumeError> {
         let found = self.with(volume, |mounted| {
             let found = rustix::fs::fstatvfs(&mounted.mount);

@@ -168,6 +168,10 @@ impl From<ChangeError> for ApiError {
                 format!("Sandbox '{id}' is still transitioning; try again in a moment"),
             )
             .retry(Retry::After(1)),
+            ChangeError::LostVolumes { id, volumes } => {
+                tracing::error!(error = %Chain(&error), ?volumes, "sandbox was not resumed");
+                Self::lost_volumes(id, volumes)
+            }
             ChangeError::BrokeOff => {
                 tracing::error!(error = %Chain(&error), "a change of a sandbox was interrupted");
                 Self::internal("the sandbox could not be changed")

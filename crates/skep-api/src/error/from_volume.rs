@@ -1,8 +1,9 @@
 //! Failures of requests about volumes.
 
 use axum::http::StatusCode;
-use skep_control::{InvalidMounts, VolumeError, VolumeRequestError};
+use skep_control::{InvalidMounts, NO_BUCKETS, VolumeError, VolumeRequestError};
 use skep_telemetry::Chain;
+use skep_types::{SandboxId, VolumeName};
 
 use super::{ApiError, Retry};
 
@@ -48,7 +49,7 @@ impl From<VolumeRequestError> for ApiError {
     }
 }
 
-fn in_use(by: &[skep_types::SandboxId]) -> String {
+fn in_use(by: &[SandboxId]) -> String {
     let named: Vec<_> = by.iter().take(NAMED).map(ToString::to_string).collect();
     let more = match by.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -60,6 +61,27 @@ fn in_use(by: &[skep_types::SandboxId]) -> String {
             "the volume is in use by {}{more}; kill them first (paused ones count)",
             named.join(", ")
         ),
+    }
+}
+
+impl ApiError {
+    /// A volume in a bucket, or anywhere but on the server's disk.
+    pub(crate) fn elsewhere(place: &str) -> Self {
+        let message = format!(
+            "'{place}' cannot be a volume: volumes are on the server's own disk; {NO_BUCKETS}"
+        );
+        Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", message)
+    }
+
+    /// A sandbox that stays paused, because volumes of it have lost their files.
+    pub(super) fn lost_volumes(id: &SandboxId, volumes: &[VolumeName]) -> Self {
+        let named: Vec<_> = volumes.iter().map(|name| format!("'{name}'")).collect();
+        let message = format!(
+            "Sandbox '{id}' stays paused: the server has lost the files of its volume {}; ask the \
+             operator to put them back, or kill the sandbox",
+            named.join(", ")
+        );
+        Self::new(StatusCode::CONFLICT, "volume_lost", message)
     }
 }
 

@@ -28,10 +28,14 @@ pub(crate) async fn create(
     State(edge): State<Edge>,
     Body(body): Body<rest::NewVolume>,
 ) -> Result<(StatusCode, Json<rest::VolumeAndToken>), ApiError> {
+    let options = body.skep.unwrap_or_default();
+    let places = [Some(body.name.as_str()), options.source.as_deref()];
+    if let Some(place) = (places.into_iter().flatten()).find(|place| place.contains("://")) {
+        return Err(ApiError::elsewhere(place));
+    }
     let name = body.name.parse();
     let name =
         name.map_err(|_| ApiError::bad_request("invalid_volume_name", "Invalid volume name"))?;
-    let options = body.skep.unwrap_or_default();
     let request = NewVolume {
         name,
         mebibytes: options.size_mb,

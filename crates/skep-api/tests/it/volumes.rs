@@ -291,3 +291,28 @@ async fn a_team_has_so_many_volumes_and_no_more() {
     assert_eq!(refused.status, 429);
     assert_eq!(refused.json()["error_code"], "too_many_volumes");
 }
+
+#[tokio::test]
+async fn a_volume_in_a_bucket_is_refused_with_the_reason() {
+    let server = Server::new().await;
+    for request in [
+        r#"POST /volumes {"name":"s3://bucket/data"}"#,
+        r#"POST /volumes {"name":"v","skep":{"source":"s3://bucket/data"}}"#,
+    ] {
+        let refused = server.send(request).await;
+        assert_eq!(refused.status, 501, "{request}");
+        let message = refused.json()["message"].as_str().unwrap().to_owned();
+        let (place, reason) = message.split_once(" cannot be a volume: ").unwrap();
+        assert_eq!(place, "'s3://bucket/data'");
+        assert!(reason.contains("a bucket has no locks"), "{reason}");
+    }
+    let mounts = r#"[{"name":"s3://bucket","path":"/mnt"}]"#;
+    let line = format!(r#"POST /v2/sandboxes {{"templateID":"base","volumeMounts":{mounts}}}"#);
+    let refused = server.send(&line).await;
+    assert_eq!(refused.status, 400);
+    let message = refused.json()["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.contains("#0: 's3://bucket' is a place elsewhere"),
+        "{message}"
+    );
+}

@@ -68,6 +68,7 @@ fn wake_error(error: ChangeError) -> WakeError {
             WakeError::Changing
         }
         ChangeError::BrokeOff
+        | ChangeError::LostVolumes { .. }
         | ChangeError::Node(
             TransitionError::Unsupported(_)
             | TransitionError::NoRoom(_)

@@ -38,4 +38,5 @@ mod templates;
 mod terminal;
 mod traces;
 mod uninstall;
+mod volumes;
 mod witness;

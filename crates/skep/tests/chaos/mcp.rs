@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::installation::Installation;
 
 /// A conversation with `skep mcp`, message by message.
-struct Agent {
+pub(crate) struct Agent {
     process: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -16,7 +16,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(installation: &Installation, key: Option<&str>, options: &[&str]) -> Self {
+    pub(crate) fn start(installation: &Installation, key: Option<&str>, options: &[&str]) -> Self {
         let arguments = [&["mcp", "--template", "base"], options].concat();
         let mut command = installation.client_command(&arguments);
         if let Some(key) = key {
@@ -63,14 +63,19 @@ impl Agent {
     }
 
     /// Calls a tool; returns its text, and whether it failed.
-    fn call(&mut self, name: &str, arguments: &Value) -> (String, bool) {
+    pub(crate) fn call(&mut self, name: &str, arguments: &Value) -> (String, bool) {
         let result = self.ask("tools/call", &json!({"name": name, "arguments": arguments}));
         let text = result["content"][0]["text"].as_str().unwrap().to_owned();
         (text, result["isError"] == true)
     }
 
+    /// Number of the process that is talked to.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Closes its end, as clients do, and waits for the other.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         drop(self.input.take());
         assert!(self.process.wait().unwrap().success());
     }
