@@ -18,6 +18,7 @@
     reason = "these are tests, but clippy knows only those of the usual harness"
 )]
 
+mod agents;
 mod attack;
 mod bombs;
 mod builds;

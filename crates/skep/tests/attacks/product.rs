@@ -197,6 +197,17 @@ impl Product {
 
     /// Makes a team, and a client that has its key.
     pub(crate) fn add_team(&self, slug: &str) -> Client {
+        let key = self.add_team_key(slug);
+        Client::new(&format!("http://{}", self.address), &key).unwrap()
+    }
+
+    /// Key of the server's first team.
+    pub(crate) fn api_key(&self) -> &str {
+        self.server.api_key()
+    }
+
+    /// Makes a team, and returns its key.
+    pub(crate) fn add_team_key(&self, slug: &str) -> String {
         let made = Command::new(env!("CARGO_BIN_EXE_skep"))
             .arg("--data-dir")
             .arg(self.data())
@@ -205,7 +216,7 @@ impl Product {
             .unwrap();
         assert!(made.status.success(), "{made:?}");
         let team: NewTeam = serde_json::from_slice(&made.stdout).unwrap();
-        Client::new(&format!("http://{}", self.address), &team.api_key).unwrap()
+        team.api_key
     }
 
     pub(crate) fn data(&self) -> PathBuf {

@@ -20,8 +20,8 @@ use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
 use crate::{
-    bombs, builds, copied, forked, full_host, hoarding, left_behind, remembered, restored, stage,
-    table, undying, volumes, wall,
+    agents, bombs, builds, copied, forked, full_host, hoarding, left_behind, remembered, restored,
+    stage, table, undying, volumes, wall,
 };
 
 /// Number of runs of a race where it must be won once.
@@ -169,6 +169,10 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             runs.block_on(volumes::check(&shared.product, &shared.sentinels)),
         )
     });
+    let (asked, runs) = (Arc::clone(suite), Arc::clone(runtime));
+    let reached = Trial::test("agents_reach_what_is_their_teams_alone", move || {
+        tell("agents", runs.block_on(agents::check(&asked.product)))
+    });
     let (building, runs) = (Arc::clone(suite), Arc::clone(runtime));
     let steps = Trial::test("a_step_of_a_build_is_a_sandbox_of_its_team", move || {
         let attacks = attack::all();
@@ -188,6 +192,7 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             clean_up,
             forgotten,
             planted,
+            reached,
             steps,
             full,
         ])

@@ -16,6 +16,11 @@ every address there is; no packet leaves the machine. This page is written by th
 A step of a build, which is launched in another way, makes those on walls once more as root, and asks for uploads, results of steps, downloads and versions of another team,
 whose owner finds them (`a_step_of_a_build_is_a_sandbox_of_its_team`).
 
+Volumes (`volumes_carry_files_and_nothing_more`, and the tests of `skep-volume`): one sandbox plants set-user-id programs, devices, links and pipes for another, for the server and for a mount that only reads,
+swaps directories for links while the server opens them, writes more than fits in every way there is, and asks for volumes and tokens of another team. Agents by MCP (`agents_reach_what_is_their_teams_alone`, and
+`conformance/mcp`): the session of another key, sandboxes and files of another team by every argument and URI, paths that lead out of a sandbox, the gateway's token of a neighbour. Each has its control beside it: the plain
+call is led astray, the owner is let in.
+
 Bombs (`bombs::`), queues (`queues::`) and clean-ups, which are no rows here, run in launched sandboxes; with `SKEP_ATTACKS_RESTORED=true` every sandbox of the
 suite is restored before it is used.
 
