@@ -10,6 +10,7 @@ import pytest
 from e2b import CommandExitException, Sandbox, SandboxException, SandboxQuery, Template
 from mcp import Client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from connections import MODES, asynchronous, post, text
 
@@ -77,30 +78,82 @@ def test_a_server_that_cannot_be_had_is_named_and_the_sandbox_is_gone():
     assert Sandbox.list(query=query).next_items() == []
 
 
-@asynchronous
-async def test_a_repository_is_cloned_installed_and_run():
-    """GitHub is played by a repository inside, since tests stay on this machine."""
-    with Sandbox.create("mcp-gateway", timeout=300) as sandbox:
-        server = "/opt/mcp-gateway/venv/bin/python server.py"
-        program = (
-            "import os\nfrom mcp.server.mcpserver import MCPServer\napp = MCPServer('own')\n"
-            "@app.tool()\ndef get_current_time(timezone: str) -> str:\n"
-            "    return f\"{timezone} {os.environ['GREETING']} {open('made').read()} {os.environ.get('GATEWAY_ACCESS_TOKEN')}\"\n"
-            "app.run()\n"
-        )
-        sandbox.files.write("/srv/own/server.py", program, user="root")
+# A server with everything that a server can offer.
+PROGRAM = """
+import os
+from mcp.server.mcpserver import MCPServer
+app = MCPServer('own')
+@app.tool()
+def get_current_time(timezone: str) -> str:
+    return f"{timezone} {os.environ['GREETING']} {open('made').read()} {os.environ.get('GATEWAY_ACCESS_TOKEN')}"
+@app.prompt()
+def review(code: str) -> str:
+    return f"review {code}"
+@app.resource("note://own/today")
+def today() -> str:
+    return open('made').read()
+@app.resource("user://{name}")
+def user(name: str) -> str:
+    return f"this is {name}"
+app.run()
+"""
+
+
+@pytest.fixture(scope="module")
+def own():
+    """A gateway to a repository of GitHub, which is played by one inside, since tests stay on this machine."""
+    with Sandbox.create("mcp-gateway", timeout=600) as sandbox:
+        sandbox.files.write("/srv/own/server.py", PROGRAM, user="root")
         sandbox.commands.run(
             "chown -R user:user /srv/own && cd /srv/own && su user -c 'git init -q -b main && git add . && "
             "git -c user.name=x -c user.email=x@y commit -q -m x' && "
             'git config --system url."file:///srv/own".insteadOf https://github.com/skep-test/own',
             user="root",
         )
+        server = "/opt/mcp-gateway/venv/bin/python server.py"
         options = {"run_cmd": server, "install_cmd": "echo -n installed > made", "envs": {"GREETING": "hello"}}
-        config = shlex.quote(json.dumps({"github/skep-test/own": options}))
+        config = shlex.quote(json.dumps({"memory": {}, "github/skep-test/own": options}))
         sandbox.commands.run(f"mcp-gateway --config {config}", user="root", timeout=60)
-        names, answer = await use(sandbox, sandbox.get_mcp_token(), timezone="a")
-        assert names == ["get_current_time"]
-        assert answer == "a hello installed None"
+        yield sandbox
+
+
+@asynchronous
+async def test_a_repository_is_cloned_installed_and_run(own):
+    names, answer = await use(own, own.get_mcp_token(), timezone="a")
+    assert "get_current_time" in names and "read_graph" in names
+    assert answer == "a hello installed None"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@asynchronous
+async def test_prompts_and_resources_of_servers_come_through(own, mode):
+    async with create_mcp_http_client(headers={"Authorization": f"Bearer {own.get_mcp_token()}"}) as http:
+        async with Client(streamable_http_client(own.get_mcp_url(), http_client=http), mode=mode) as client:
+            [prompt] = (await client.list_prompts()).prompts
+            assert (prompt.name, [argument.name for argument in prompt.arguments]) == ("review", ["code"])
+            [message] = (await client.get_prompt("review", {"code": "x = 1"})).messages
+            assert message.content.text == "review x = 1"
+            assert "note://own/today" in [str(item.uri) for item in (await client.list_resources()).resources]
+            assert "user://{name}" in [item.uri_template for item in (await client.list_resource_templates()).resource_templates]
+            for uri, expected in (("note://own/today", "installed"), ("user://ann", "this is ann")):
+                [content] = (await client.read_resource(uri)).contents
+                assert content.text == expected
+            for ask in (client.get_prompt("none"), client.read_resource("none://x"), client.get_prompt("review", {})):
+                with pytest.raises(MCPError):
+                    await ask
+
+
+def test_the_token_of_a_neighbour_opens_nothing(sandbox, own):
+    """Both are of one team: not even then."""
+    for gateway, neighbour in ((sandbox, own), (own, sandbox)):
+        initialize = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize}
+        for method in ("POST", "GET", "DELETE"):
+            status, _, said = post(body, {"authorization": f"Bearer {neighbour.get_mcp_token()}"}, method, gateway.get_mcp_url())
+            assert (status, said) == (401, b""), method
+        # The control: its own token does.
+        status, _, _ = post(body, {"authorization": f"Bearer {gateway.get_mcp_token()}"}, url=gateway.get_mcp_url())
+        assert status == 200
 
 
 @asynchronous

@@ -13,6 +13,7 @@ mod failure;
 mod http;
 mod progress;
 mod resources;
+mod schema;
 mod service;
 mod session;
 mod settings;

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use skep_client::Client;
 
 use crate::failure::Failure;
+use crate::schema::{Nulls, portable};
 use crate::session::Session;
 
 /// One call of a tool.
@@ -176,11 +177,15 @@ where
         .destructive(hints.destroys)
         .idempotent(hints.repeats)
         .open_world(hints.reaches_out);
-    Tool::new(name, description, Arc::new(JsonObject::new()))
+    let mut tool = Tool::new(name, description, Arc::new(JsonObject::new()))
         .with_title(title)
         .with_input_schema::<Arguments>()
         .with_output_schema::<Output>()
-        .with_annotations(annotations)
+        .with_annotations(annotations);
+    tool.input_schema = Arc::new(portable(&tool.input_schema, Nulls::LeftOut));
+    let output = tool.output_schema.take();
+    tool.output_schema = output.map(|schema| Arc::new(portable(&schema, Nulls::Alternative)));
+    tool
 }
 
 impl Call<'_> {

@@ -35,12 +35,14 @@ const PUBLIC_HOSTS: &[&str] = &[
     "man7.org",
     "modelcontextprotocol.io",
     "opencollective.com",
+    "paulmillr.com",
     "paypal.me",
     "polar.sh",
     "rust-lang.org",
     "rustup.rs",
     "semver.org",
     "spdx.org",
+    "tidelift.com",
     "w3.org",
 ];
 
