@@ -14,6 +14,8 @@ from . import installing, servers
 LOGS = pathlib.Path("/var/log/mcp-gateway")
 # How long a server that has died waits before it is started again, at least and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30
+# How long a server has for a list of what it offers.
+LIST_SECONDS = 10
 
 
 class Child:
@@ -21,7 +23,8 @@ class Child:
 
     def __init__(self, server):
         self.server = server
-        self.tools = []
+        # What it offers, as it has said last.
+        self.tools, self.prompts, self.resources, self.templates = [], [], [], []
         self.client = None
         self.died = asyncio.Event()
         # Done when it has answered for the first time, or has failed to.
@@ -39,8 +42,9 @@ class Child:
             while True:
                 try:
                     async with self.connected(log) as client:
-                        self.tools = await all_tools(client)
+                        await self.list_of(client, "tools")
                         self.client, pause = client, FIRST_PAUSE
+                        await self.refresh("prompts", "resources", "templates")
                         if not self.started.done():
                             self.started.set_result(None)
                         await self.died.wait()
@@ -76,13 +80,13 @@ class Child:
             reason = f"it did not start ({innermost(error)}): {' | '.join(said)}"
         self.started.set_exception(servers.ConfigError(f"{self.server.name}: {reason}"))
 
-    async def call(self, name, arguments, progress):
-        """Calls a tool; a server that is gone is missed, and comes back."""
+    async def ask(self, work):
+        """What it answers to `work`, which is done with a client; a server that is gone is missed, and comes back."""
         client = self.client
         if client is None:
             raise servers.ConfigError(f"the server `{self.server.name}` has died and is being started again; call once more")
         try:
-            return await client.call_tool(name, arguments, progress_callback=progress)
+            return await work(client)
         except MCPError:
             # Either its own word, or the end of the connection; a question tells them apart.
             try:
@@ -94,15 +98,35 @@ class Child:
             self.died.set()
             raise
 
+    async def refresh(self, *kinds):
+        """Asks it anew what it offers. Of one that does not say so now, it is what it has said last."""
+        client = self.client
+        for kind in kinds if client else ():
+            with contextlib.suppress(Exception):
+                await self.list_of(client, kind)
 
-async def all_tools(client):
-    tools, cursor = [], None
-    while True:
-        page = await client.list_tools(cursor=cursor)
-        tools += page.tools
-        cursor = page.next_cursor
-        if not cursor:
-            return tools
+    async def list_of(self, client, kind):
+        capability, field = LISTS[kind]
+        if getattr(client.server_capabilities, capability) is None:
+            return
+        method, found, cursor = getattr(client, f"list_{field}"), [], None
+        async with asyncio.timeout(LIST_SECONDS):
+            while True:
+                page = await method(cursor=cursor, cache_mode="bypass")
+                found += getattr(page, field)
+                cursor = page.next_cursor
+                if not cursor:
+                    break
+        setattr(self, kind, found)
+
+
+# What servers list: the capability that says whether one does, and the field of the answer.
+LISTS = {
+    "tools": ("tools", "tools"),
+    "prompts": ("prompts", "prompts"),
+    "resources": ("resources", "resources"),
+    "templates": ("resources", "resource_templates"),
+}
 
 
 def innermost(error):
