@@ -63,6 +63,10 @@ pub struct BenchArgs {
     #[arg(long, global = true, value_name = "N")]
     pub(crate) warmup: Option<u32>,
 
+    /// Milliseconds to wait before each sandbox of `tti`, while the server ends what the last one has left
+    #[arg(long, global = true, value_name = "MS", default_value_t = 0)]
+    pub(crate) pause: u32,
+
     /// Print the report as JSON, with all samples
     #[arg(long, global = true)]
     pub json: bool,
@@ -287,6 +291,7 @@ impl BenchArgs {
         option("--pool", number(self.pool));
         option("--rounds", number(self.rounds));
         option("--warmup", number(self.warmup));
+        option("--pause", number(Some(self.pause)));
         option("--output", self.output.clone().map(OsString::from));
         option("--svg", self.svg.clone().map(OsString::from));
         arguments.extend(self.json.then(|| "--json".into()));
@@ -314,7 +319,7 @@ mod tests {
     #[test]
     fn arguments_are_read_again_as_they_were() {
         for line in [
-            "tti",
+            "tti --pause 250",
             "exec --rounds 3 --warmup 0 --json",
             "burst 7 --against http://127.0.0.1:1 --domain skep.test",
             "density 9 --window 2 --pool 4",

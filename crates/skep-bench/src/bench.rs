@@ -25,6 +25,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) template: &'a str,
     pub(crate) plain_template: &'a str,
     pub(crate) rounds: Rounds,
+    /// Time between the end of one sandbox and the next.
+    pause: Duration,
     /// The server, if it is the bench's own.
     pub(crate) own: Option<OwnServer>,
     /// A directory that nothing else uses and that is removed at the end.
@@ -56,6 +58,7 @@ impl<'a> Bench<'a> {
             template: &args.template,
             plain_template: &args.plain_template,
             rounds: args.rounds(),
+            pause: Duration::from_millis(args.pause.into()),
             own,
             scratch: setup.directory.clone(),
             rivals: setup.cache_dir.join("bench"),
@@ -80,6 +83,11 @@ impl<'a> Bench<'a> {
     pub(crate) fn begin_round(&mut self, round: u32) {
         self.recorder.warm_up(round < self.rounds.warmup);
         self.progress.step();
+    }
+
+    /// Waits, if asked to, for what the last sandbox has left to be done.
+    pub(crate) async fn pause(&self) {
+        tokio::time::sleep(self.pause).await;
     }
 
     /// A new sandbox of the template.

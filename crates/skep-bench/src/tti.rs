@@ -21,6 +21,7 @@ pub(crate) async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
     bench.kill(&sandbox).await?;
     for round in bench.all_rounds() {
         bench.begin_round(round);
+        bench.pause().await;
         empty_request(bench, EMPTY).await?;
 
         let start = Instant::now();
@@ -34,6 +35,7 @@ pub(crate) async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
         bench.forget(&[sandbox]);
 
         if interprets {
+            bench.pause().await;
             let start = Instant::now();
             let sandbox = bench.create().await?;
             sandbox.run_one(None).await?;
