@@ -23,3 +23,4 @@ mod sandbox_path;
 pub use beside::LetInCaller;
 pub use error::{ApiError, Retry};
 pub use router::{Access, Options, Problem, ServerMetrics, router};
+pub use routes::events::event_body;

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, patch, post, put};
 use futures_util::FutureExt;
 use skep_control::{Control, Full, Quota, QuotaGuard};
+use skep_http::Destinations;
 use skep_telemetry::trace::{self, EndOnDrop};
 use skep_types::TeamId;
 use skep_wire::headers::TRACE_PARENT;
@@ -42,6 +43,8 @@ pub struct Options {
     /// Routes of others, whose callers are let in as those of the API are; they find them as
     /// [`LetInCaller`](crate::LetInCaller) among the extensions of a request.
     pub beside: Router,
+    /// Destinations that webhooks may have.
+    pub webhook_destinations: Destinations,
     /// The server's metrics.
     pub metrics: Arc<dyn ServerMetrics>,
 }
@@ -104,6 +107,10 @@ impl Edge {
         &self.streams
     }
 
+    pub(crate) fn webhook_destinations(&self) -> &Destinations {
+        &self.options.webhook_destinations
+    }
+
     pub(crate) fn metrics(&self) -> &dyn ServerMetrics {
         self.options.metrics.as_ref()
     }
@@ -138,7 +145,7 @@ pub fn router(mut options: Options) -> Router {
         .merge(volumes())
         .merge(secrets())
         .merge(events())
-        .merge(not_yet())
+        .merge(webhooks())
         .route("/health", get(routes::health::health))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
@@ -333,16 +340,25 @@ async fn never_stored(mut response: Response) -> Response {
     response
 }
 
-/// Routes of the contract that have no work behind them yet. They are listed, so that a client
-/// is told so and is not led to believe that it called the wrong server.
-fn not_yet() -> Router<Edge> {
-    use routes::not_yet::feature;
+/// Webhooks of a team, and what was sent to them.
+fn webhooks() -> Router<Edge> {
+    use routes::{webhook_deliveries as deliveries, webhooks};
     Router::new()
-        .route("/events/webhooks", get(feature).post(feature))
+        .route(
+            "/events/webhooks",
+            get(webhooks::list).post(webhooks::create),
+        )
         .route(
             "/events/webhooks/{id}",
-            get(feature).patch(feature).delete(feature),
+            get(webhooks::get)
+                .patch(webhooks::update)
+                .delete(webhooks::delete),
         )
+        .route("/events/webhooks/{id}/deliveries", get(deliveries::list))
+        .route("/events/webhooks/{id}/stats", get(deliveries::stats))
+        .route("/skep/webhooks/dead-letters", get(deliveries::dead_letters))
+        .route("/skep/webhooks/{id}/redeliver", post(deliveries::redeliver))
+        .layer(middleware::map_response(never_stored))
 }
 
 async fn unknown_route() -> ApiError {

@@ -37,3 +37,5 @@ pub(crate) mod template_tags;
 pub(crate) mod versions;
 pub(crate) mod volume_content;
 pub(crate) mod volumes;
+pub(crate) mod webhook_deliveries;
+pub(crate) mod webhooks;

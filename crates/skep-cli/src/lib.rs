@@ -21,6 +21,7 @@ mod terminal;
 mod transfer;
 mod variables;
 mod volume;
+mod webhook;
 
 pub use code::{Screen, SessionArgs, TEMPLATES};
 pub(crate) use error::FileError;
@@ -47,3 +48,4 @@ pub use template::{
     TagArgs, TemplateListArgs, TemplateServerCommand, UntagArgs,
 };
 pub use volume::{VolumeCommand, VolumeCopyArgs};
+pub use webhook::WebhookCommand;

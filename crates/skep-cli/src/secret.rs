@@ -173,7 +173,7 @@ fn tell(secret: &Secret, output: OutputArgs) -> Result<(), CliError> {
 
 /// The value, typed where nobody sees it or read from a pipe. Arguments are seen by everybody on the
 /// host, so it is none.
-async fn value(name: &str) -> Result<String, CliError> {
+pub(crate) async fn value(name: &str) -> Result<String, CliError> {
     let terminal = Terminal::open().map_err(CliError::failure)?;
     let text = match terminal {
         Some(terminal) => asked(&terminal, name).await,
@@ -190,7 +190,7 @@ async fn value(name: &str) -> Result<String, CliError> {
     if value.is_empty() {
         return Err(CliError::input(
             "the value is empty".to_owned(),
-            "type it, or pipe it: `pass show x | skep secret create x`",
+            "type it, or pipe it: `pass show x | skep …`",
         ));
     }
     Ok(value.to_owned())

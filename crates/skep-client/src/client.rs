@@ -17,6 +17,7 @@ use crate::sandboxes::Sandboxes;
 use crate::secrets::Secrets;
 use crate::templates::Templates;
 use crate::volumes::Volumes;
+use crate::webhooks::Webhooks;
 
 /// Time limit of a call, unless told otherwise. Creating a sandbox is the longest and is bounded by
 /// the server; a new context may have to wait for its kernel.
@@ -160,6 +161,11 @@ impl Client {
     /// Follows the events of the sandboxes of the key's team.
     pub fn events(&self) -> Events<'_> {
         Events::new(self)
+    }
+
+    /// The webhooks of the key's team.
+    pub fn webhooks(&self) -> Webhooks<'_> {
+        Webhooks::new(self)
     }
 
     /// The secrets of the key's team.

@@ -59,6 +59,7 @@ mod template_build;
 mod templates;
 mod terminals;
 mod volumes;
+mod webhooks;
 
 pub use client::Client;
 pub use command_stream::{CommandEvent, CommandOutput, CommandStream};
@@ -94,3 +95,4 @@ pub use template_build::{TemplateBuild, TemplateBuildLog};
 pub use templates::Templates;
 pub use terminals::{TerminalSize, Terminals};
 pub use volumes::{VolumeFiles, VolumeStream, Volumes};
+pub use webhooks::Webhooks;

@@ -41,6 +41,8 @@ pub struct Config {
     pub pause: Pause,
     /// Key that seals the secrets of teams.
     pub vault: Vault,
+    /// Events that are sent to teams.
+    pub webhooks: Webhooks,
     /// Retention of ended sandboxes.
     pub records: Records,
     /// Builds of templates.
@@ -157,6 +159,15 @@ pub struct Vault {
     pub key_file: Option<PathBuf>,
     /// Program that prints them.
     pub key_command: Option<PathBuf>,
+}
+
+/// Webhooks of teams.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Webhooks {
+    /// Hosts that webhooks may be at although their addresses are not public, as URLs write them.
+    #[serde(deserialize_with = "names")]
+    pub allowed_hosts: Vec<String>,
 }
 
 /// Retention of ended sandboxes, with the reasons of their ends and their logs.
@@ -326,6 +337,7 @@ impl Default for Config {
             pool: Pool::default(),
             pause: Pause::default(),
             vault: Vault::default(),
+            webhooks: Webhooks::default(),
             records: Records::default(),
             builds: Builds::default(),
             network: Network::default(),

@@ -267,6 +267,11 @@ pub const ALL: &[EnvVar] = &[
         help: "program that prints the same, without arguments",
     },
     EnvVar {
+        name: "SKEP_WEBHOOKS_ALLOWED_HOSTS",
+        key: "webhooks.allowed_hosts",
+        help: "hosts, with commas between, that webhooks may be at although their addresses are not public",
+    },
+    EnvVar {
         name: "SKEP_RECORD_DAYS",
         key: "records.days",
         help: "days for which an ended sandbox is remembered",

@@ -13,6 +13,7 @@ pub use admission::Admission;
 pub use builds::Builds;
 pub use config::{
     Config, Limits, Mcp, Network, Pause, Pool, Records, Security, Server, Tls, Traces, Vault,
+    Webhooks,
 };
 pub use load::{ConfigError, DEFAULT_PATH};
 pub use trace_headers::TraceHeaders;

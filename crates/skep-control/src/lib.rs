@@ -52,6 +52,8 @@ mod volume_files;
 mod volume_mounts;
 mod volumes;
 mod warm;
+mod webhook_deliveries;
+mod webhooks;
 
 pub use builds::{BuildReports, Builds, CollectError, FakeBuilds};
 pub use caller::{AuthError, Blocked, Caller};
@@ -98,11 +100,14 @@ pub use version_status::{BuildLogQuery, BuildView};
 pub use volume_files::{FilesError, VolumeDownload, VolumeFiles};
 pub use volume_mounts::{InvalidMounts, MountRequest, NO_BUCKETS};
 pub use volumes::{NewVolume, VolumeRequestError};
+pub use webhook_deliveries::{DeliveryPage, DeliveryQuery, Parcel};
+pub use webhooks::{NewWebhook, WebhookError, WebhookUpdate};
 
 // Rows of sandboxes, templates, keys and teams are the same here.
 pub use skep_store::{
-    BuildRecord, BuildStatus, CheckpointRecord, EventRecord, Key, LogLine, Order, SandboxRecord,
-    SecretRecord, Standing, StoreError, Team, TemplateRecord, VolumeRecord,
+    AttemptRecord, BuildRecord, BuildStatus, CheckpointRecord, DeliveryCounts, DeliveryRecord,
+    DeliveryVerdict, EventRecord, Key, LogLine, Order, SandboxRecord, SecretRecord, Standing,
+    StoreError, Team, TemplateRecord, VolumeRecord, WebhookRecord,
 };
 
 // And what volumes are made of.

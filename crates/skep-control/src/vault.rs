@@ -97,8 +97,8 @@ pub enum SecretError {
     /// The value cannot be opened with the keys that are there.
     #[error("cannot open secret `{id}`")]
     Sealed {
-        /// The secret.
-        id: SecretId,
+        /// The secret, or the webhook that it belongs to.
+        id: String,
         /// Reason.
         source: OpenError,
     },
@@ -145,6 +145,34 @@ impl Vault {
         let keys = keys.map_err(SecretError::Key)?;
         self.keys.lock().clone_from(&keys);
         Ok(keys)
+    }
+}
+
+impl Vault {
+    /// Seals a value for one use, by a key that is made if there is none.
+    pub(crate) async fn seal(
+        &self,
+        context: &str,
+        value: &SecretValue,
+    ) -> Result<Vec<u8>, SecretError> {
+        let keys = self.made().await?;
+        let sealed = keys.seal(context, value.reveal().as_bytes());
+        sealed.map_err(SecretError::Sealing)
+    }
+
+    /// Opens a value that was sealed for that use. The error is the key's if it cannot be had.
+    pub(crate) async fn open(
+        &self,
+        context: &str,
+        sealed: &[u8],
+    ) -> Result<Result<SecretValue, OpenError>, SecretError> {
+        let Some(keys) = self.existing().await? else {
+            return Ok(Err(OpenError::NoKey));
+        };
+        Ok(keys.open(context, sealed).and_then(|opened| {
+            let text = std::str::from_utf8(&opened).map_err(|_| OpenError::Differs)?;
+            Ok(SecretValue(Zeroizing::new(text.to_owned())))
+        }))
     }
 }
 
@@ -278,18 +306,12 @@ impl Control {
         let secrets = self.inner.store.secrets();
         let found = secrets.sealed(team.clone(), name.clone()).await?;
         let value = found.ok_or(SecretError::NotFound)?;
-        let keys = self.inner.vault.existing().await?;
-        let opened = match keys {
-            Some(keys) => keys.open(&context(team, &value.id), &value.sealed),
-            None => Err(OpenError::NoKey),
-        };
-        let unreadable = |source| SecretError::Sealed {
-            id: value.id.clone(),
+        let context = context(team, &value.id);
+        let opened = self.inner.vault.open(&context, &value.sealed).await?;
+        opened.map_err(|source| SecretError::Sealed {
+            id: value.id.to_string(),
             source,
-        };
-        let opened = opened.map_err(unreadable)?;
-        let text = std::str::from_utf8(&opened).map_err(|_| unreadable(OpenError::Differs))?;
-        Ok(SecretValue(Zeroizing::new(text.to_owned())))
+        })
     }
 
     async fn sealed(
@@ -298,9 +320,7 @@ impl Control {
         id: &SecretId,
         value: &SecretValue,
     ) -> Result<Vec<u8>, SecretError> {
-        let keys = self.inner.vault.made().await?;
-        let sealed = keys.seal(&context(team, id), value.reveal().as_bytes());
-        sealed.map_err(SecretError::Sealing)
+        self.inner.vault.seal(&context(team, id), value).await
     }
 
     /// Reads the keys of the vault and seals everything by the newest that was sealed by another, so
@@ -311,35 +331,55 @@ impl Control {
     /// [`SecretError`] if the keys or the secrets cannot be read. A secret that none of the keys opens
     /// is left alone and logged.
     pub async fn open_vault(&self) -> Result<(), SecretError> {
-        let secrets = self.inner.store.secrets();
-        let sealed = secrets.all_sealed().await?;
+        let (secrets, webhooks) = (self.inner.store.secrets(), self.inner.store.webhooks());
+        let values = secrets.all_sealed().await?;
+        let signatures = webhooks.all_sealed().await?;
         let Some(keys) = self.inner.vault.existing().await? else {
-            if !sealed.is_empty() {
+            if !values.is_empty() || !signatures.is_empty() {
                 tracing::warn!("there are secrets, and the key that opens them is gone");
             }
             return Ok(());
         };
         let mut resealed: u32 = 0;
-        for old in sealed {
-            if keys.is_current(&old.sealed) {
-                continue;
-            }
+        for old in values {
             let context = context(&old.team, &old.id);
-            let value = match keys.open(&context, &old.sealed) {
-                Ok(value) => value,
-                Err(error) => {
-                    let secret = old.id.as_str();
-                    tracing::warn!(secret, error = %Chain(&error), "no key of the vault opens a secret");
-                    continue;
-                }
-            };
-            let sealed = keys.seal(&context, &value).map_err(SecretError::Sealing)?;
-            secrets.reseal(old, sealed).recorded().await?;
-            resealed = resealed.saturating_add(1);
+            if let Some(sealed) = resealed_by(&keys, &context, &old.sealed)? {
+                secrets.reseal(old, sealed).recorded().await?;
+                resealed = resealed.saturating_add(1);
+            }
+        }
+        for old in signatures {
+            let context = crate::webhooks::context(&old.team, old.id);
+            if let Some(sealed) = resealed_by(&keys, &context, &old.sealed)? {
+                webhooks.reseal(old, sealed).recorded().await?;
+                resealed = resealed.saturating_add(1);
+            }
         }
         if resealed > 0 {
             tracing::info!(resealed, "sealed secrets by the newest key of the vault");
         }
         Ok(())
+    }
+}
+
+/// The value sealed by the newest key; nothing if it is already, or if no key opens it.
+fn resealed_by(
+    keys: &Keyring,
+    context: &str,
+    sealed: &[u8],
+) -> Result<Option<Vec<u8>>, SecretError> {
+    if keys.is_current(sealed) {
+        return Ok(None);
+    }
+    match keys.open(context, sealed) {
+        Ok(value) => {
+            let sealed = keys.seal(context, &value);
+            sealed.map(Some).map_err(SecretError::Sealing)
+        }
+        Err(error) => {
+            let secret = context;
+            tracing::warn!(secret, error = %Chain(&error), "no key of the vault opens a secret");
+            Ok(None)
+        }
     }
 }

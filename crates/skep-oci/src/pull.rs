@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use reqwest::Client;
 use reqwest::redirect::Policy;
+use skep_http::{PublicNames, is_private_literal};
 use skep_image::{Catalog, ContentKey, LayerDraft, LayerStart};
 use skep_types::{LayerKey, RegistryCredentials};
 
-use crate::address::{PublicNames, is_loopback, is_private_literal};
+use crate::address::is_loopback;
 use crate::credentials::{self, AuthFiles, Ecr};
 use crate::digest::Digest;
 use crate::error::{PullError, PullReason};

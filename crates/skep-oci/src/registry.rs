@@ -8,10 +8,11 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, Response, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
+use skep_http::{PrivateName, is_private_literal};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::address::{PrivateName, host_of, is_loopback, is_private_literal};
+use crate::address::{host_of, is_loopback};
 use crate::challenge::Challenge;
 use crate::credentials::Basic;
 use crate::digest::Digest;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use skep_types::{EndReason, EventKind, ExecutionId, SandboxId, TeamId, TemplateId, random_bytes};
 use tokio::sync::watch;
 
-use crate::{Receipt, Store, StoreError, column};
+use crate::{Receipt, Store, StoreError, column, deliveries};
 
 /// Something that happened to a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,28 +133,32 @@ impl Events<'_> {
     }
 }
 
-/// Records an event of a sandbox as its row is now. One that never ran has none.
+/// Records an event of a sandbox as its row is now, and its deliveries to webhooks. One that never ran
+/// has none.
 pub(crate) fn record(
     connection: &Connection,
     id: &SandboxId,
     kind: EventKind,
     at: Timestamp,
 ) -> rusqlite::Result<()> {
-    connection
+    let recorded: Option<(i64, String)> = connection
         .prepare_cached(
             "INSERT INTO events (id, team, sandbox, execution, template, kind, at, started_at,
                  cpus, memory_mib, end_reason)
              SELECT ?2, team, id, execution, template, ?3, ?4, started_at, cpus, memory_mib,
                  end_reason
-             FROM sandboxes WHERE id = ?1 AND started_at IS NOT NULL",
+             FROM sandboxes WHERE id = ?1 AND started_at IS NOT NULL
+             RETURNING seq, team",
         )?
-        .execute(params![
-            id.as_str(),
-            uuid(),
-            kind.as_str(),
-            column::micros(at)
-        ])
-        .map(drop)
+        .query_row(
+            params![id.as_str(), uuid(), kind.as_str(), column::micros(at)],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    match recorded {
+        Some((seq, team)) => deliveries::record(connection, seq, &team, kind, at),
+        None => Ok(()),
+    }
 }
 
 /// A random UUID.
@@ -207,7 +211,7 @@ fn list(connection: &Connection, filter: &EventFilter) -> rusqlite::Result<Vec<E
         .collect()
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
+pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
     let end_reason: Option<String> = row.get("end_reason")?;
     Ok(EventRecord {
         seq: column::size(row, "seq")?,
@@ -229,7 +233,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
     })
 }
 
-fn with_metadata(
+pub(crate) fn with_metadata(
     connection: &Connection,
     mut record: EventRecord,
 ) -> rusqlite::Result<EventRecord> {

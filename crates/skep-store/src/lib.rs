@@ -17,6 +17,7 @@ mod builds;
 mod checkpoint;
 mod checkpoints;
 mod column;
+mod deliveries;
 mod error;
 mod events;
 mod exposition;
@@ -33,6 +34,7 @@ mod tags;
 mod teams;
 mod templates;
 mod volumes;
+mod webhooks;
 mod writer;
 
 pub use builds::{
@@ -41,6 +43,10 @@ pub use builds::{
 };
 pub use checkpoint::CHECKPOINT_INTERVAL;
 pub use checkpoints::{CheckpointFilter, CheckpointRecord, CheckpointTotal, Checkpoints};
+pub use deliveries::{
+    AttemptRecord, Deliveries, DeliveryCounts, DeliveryFilter, DeliveryRecord, DeliveryVerdict,
+    DueDelivery,
+};
 pub use error::StoreError;
 pub use events::{EventFilter, EventRecord, Events};
 pub use idempotency::{Idempotency, IdempotentRequest};
@@ -55,4 +61,5 @@ pub use templates::{
     DeleteOutcome, NewBuild, RequestOutcome, RequestedBuild, TemplateRecord, Templates,
 };
 pub use volumes::{VolumeRecord, Volumes};
+pub use webhooks::{SealedSignature, WebhookChange, WebhookRecord, Webhooks};
 pub use writer::{Metrics, Receipt};

@@ -27,6 +27,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0014_versions_that_go.sql"),
     include_str!("migrations/0015_secrets.sql"),
     include_str!("migrations/0016_events.sql"),
+    include_str!("migrations/0017_webhooks.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

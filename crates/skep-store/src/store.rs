@@ -16,8 +16,8 @@ use crate::readers::Readers;
 use crate::reserve::Reserve;
 use crate::writer::{Metrics, WhenFull, Writer};
 use crate::{
-    Builds, Checkpoints, Events, Keys, Receipt, Sandboxes, Secrets, ServerKeys, StoreError, Tags,
-    Teams, Templates, Volumes, migrations,
+    Builds, Checkpoints, Deliveries, Events, Keys, Receipt, Sandboxes, Secrets, ServerKeys,
+    StoreError, Tags, Teams, Templates, Volumes, Webhooks, migrations,
 };
 
 /// Time that SQLite waits for another process (`skep key`, say) to finish its own write.
@@ -40,6 +40,8 @@ struct Inner {
     has_checkpoints: Arc<AtomicBool>,
     /// The same of templates.
     has_templates: Arc<AtomicBool>,
+    /// The same of webhooks, which every event would ask for.
+    has_webhooks: Arc<AtomicBool>,
     /// Fires when there may be new events.
     news: watch::Sender<()>,
     /// The file itself. Closing any descriptor of it would give up the locks that SQLite holds
@@ -72,6 +74,7 @@ impl Store {
         migrations::migrate(&mut connection, path)?;
         let has_checkpoints = crate::checkpoints::exist(&connection)?;
         let has_templates = crate::templates::exist(&connection)?;
+        let has_webhooks = crate::webhooks::exist(&connection)?;
         let (dirty, checkpoints) = sync_channel(1);
         let reserve = Reserve::new(Arc::clone(&file), path);
         let checkpointer =
@@ -84,6 +87,7 @@ impl Store {
                 readers: Readers::new(path),
                 has_checkpoints: Arc::new(AtomicBool::new(has_checkpoints)),
                 has_templates: Arc::new(AtomicBool::new(has_templates)),
+                has_webhooks: Arc::new(AtomicBool::new(has_webhooks)),
                 news: watch::Sender::new(()),
                 _file: file,
             }),
@@ -117,6 +121,16 @@ impl Store {
 
     pub(crate) fn news(&self) -> &watch::Sender<()> {
         &self.inner.news
+    }
+
+    /// Webhooks of teams.
+    pub fn webhooks(&self) -> Webhooks<'_> {
+        Webhooks(self)
+    }
+
+    /// Events on their way to webhooks.
+    pub fn deliveries(&self) -> Deliveries<'_> {
+        Deliveries(self)
     }
 
     /// Secrets of teams, sealed.
@@ -162,6 +176,16 @@ impl Store {
     /// The flag to be set before a template can be found.
     pub(crate) fn has_templates(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.inner.has_templates)
+    }
+
+    /// Returns true if there may be webhooks.
+    pub(crate) fn may_have_webhooks(&self) -> bool {
+        self.inner.has_webhooks.load(Ordering::Acquire)
+    }
+
+    /// The flag to be set before a webhook can be found.
+    pub(crate) fn has_webhooks(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.inner.has_webhooks)
     }
 
     /// Returns true if there may be checkpoints.

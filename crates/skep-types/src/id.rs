@@ -57,10 +57,7 @@ impl FromStr for NodeId {
         if (1..=64).contains(&text.len()) && text.bytes().all(word) {
             Ok(Self(text.into()))
         } else {
-            Err(IdError {
-                kind: "node",
-                text: text.chars().take(64).collect(),
-            })
+            Err(IdError::new("node", text))
         }
     }
 }
@@ -78,6 +75,15 @@ pub struct ExecutionId(pub u64);
 pub struct IdError {
     kind: &'static str,
     text: String,
+}
+
+impl IdError {
+    pub(crate) fn new(kind: &'static str, text: &str) -> Self {
+        Self {
+            kind,
+            text: text.chars().take(64).collect(),
+        }
+    }
 }
 
 macro_rules! id {
@@ -110,10 +116,7 @@ macro_rules! id {
                 });
                 match random {
                     Some(_) => Ok(Self(text.into())),
-                    None => Err(IdError {
-                        kind: $kind,
-                        text: text.chars().take(64).collect(),
-                    }),
+                    None => Err(IdError::new($kind, text)),
                 }
             }
         }
@@ -144,10 +147,7 @@ impl FromStr for ExecutionId {
     fn from_str(text: &str) -> Result<Self, IdError> {
         u64::from_str_radix(text, 16)
             .map(Self)
-            .map_err(|_| IdError {
-                kind: "execution",
-                text: text.chars().take(64).collect(),
-            })
+            .map_err(|_| IdError::new("execution", text))
     }
 }
 

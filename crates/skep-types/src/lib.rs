@@ -39,6 +39,7 @@ mod transition;
 mod uuid;
 mod vault;
 mod volume;
+mod webhook;
 
 pub use authenticated::Authenticated;
 pub use build::{
@@ -91,3 +92,4 @@ pub use vault::{
     SecretId, SecretMetadata, SecretMetadataError, SecretName, SecretNameError, SecretSelector,
 };
 pub use volume::{VolumeId, VolumeIdError, VolumeName, VolumeNameError};
+pub use webhook::{AttemptFailure, DeliveryId, DeliveryStatus, WebhookId};

@@ -17,6 +17,7 @@ mod team;
 mod template;
 mod version;
 mod volume;
+mod webhook;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,10 @@ pub use version::{
 pub use volume::{
     NewVolume, Volume, VolumeAndToken, VolumeDetail, VolumeEntry, VolumeEntryChange,
     VolumeEntryKind, VolumeError, VolumeOptions,
+};
+pub use webhook::{
+    NewWebhook, Redelivered, UpdateWebhook, Webhook, WebhookAttempt, WebhookDeliveries,
+    WebhookDelivery, WebhookStats,
 };
 
 /// The body of every answer that is not a success.

@@ -11,7 +11,7 @@ use skep_admin::{TeamCommand, TemplateCommand, UninstallArgs};
 use skep_bench::BenchArgs;
 use skep_cli::{
     ChosenServerArgs, EventsArgs, KeyCommand, NotebookCommand, OutputArgs, ReplArgs, RunArgs,
-    SandboxCommand, SecretCommand, VolumeCommand,
+    SandboxCommand, SecretCommand, VolumeCommand, WebhookCommand,
 };
 
 use crate::config::Config;
@@ -85,6 +85,11 @@ const SECRET_EXAMPLES: &str = "\
 Examples:
   skep secret create github-token
   skep secret list";
+
+const WEBHOOK_EXAMPLES: &str = "\
+Examples:
+  skep webhook create https://example.com/hook --event created --event killed
+  skep webhook dead-letters";
 
 const TEAM_EXAMPLES: &str = "\
 Examples:
@@ -207,6 +212,9 @@ Examples:
   skep events
   skep events --follow --type created --type killed --json")]
     Events(EventsArgs),
+    /// Manage webhooks, which are sent what happens to sandboxes
+    #[command(subcommand, after_help = WEBHOOK_EXAMPLES)]
+    Webhook(WebhookCommand),
     /// Manage teams and their limits, in the database of this host
     #[command(subcommand, after_help = TEAM_EXAMPLES)]
     Team(TeamCommand),

@@ -115,6 +115,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Key(_)
         | Command::Template(_)
         | Command::Secret(_)
+        | Command::Webhook(_)
         | Command::Events(_) => {
             let server = default_server(&config()?);
             return client(cli.command, &server, cli.json);
@@ -209,6 +210,7 @@ fn client(command: Command, server: &DefaultServer, json: bool) -> Result<ExitCo
             Command::Template(TemplateCommand::Server(command)) => command.run(server).await,
             Command::Volume(command) => command.run(server).await,
             Command::Secret(command) => command.run(server).await,
+            Command::Webhook(command) => command.run(server).await,
             Command::Events(arguments) => arguments.run(server).await,
             Command::Up(_)
             | Command::Serve(_)

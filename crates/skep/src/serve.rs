@@ -13,6 +13,7 @@ use skep_api::Access;
 use skep_build::{Downloads, Engine, EngineOptions, HostSettings, Limits as BuildLimits, Uploads};
 use skep_cli::CliError;
 use skep_control::{ApiKey, Control, KeyError, Living, Parts, Reports, Retention, TeamLimits};
+use skep_http::Destinations;
 use skep_image::Catalog;
 use skep_native::Native;
 use skep_node::{Node, NodeOptions, PausePolicy};
@@ -24,6 +25,7 @@ use skep_telemetry::Chain;
 use skep_telemetry::trace::TraceOptions;
 use skep_types::{NodeId, Resources, TemplateReference};
 use skep_volume::LocalVolumes;
+use skep_webhooks::{Backoff, Courier, CourierOptions, SystemClock};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
@@ -132,6 +134,7 @@ pub(crate) async fn serve(
     if serving.await.is_err() {
         tracing::error!("the front door did not end well");
     }
+    parts.courier.finish().await;
     parts.control.finish().await;
     // Builds are taken up again by the next server, and their sandboxes end with this one.
     parts.builds.shut_down().await;
@@ -196,6 +199,7 @@ struct Server {
     node: Node,
     control: Control,
     builds: Engine,
+    courier: Courier,
     front: Proxy,
     listeners: Vec<Listener>,
     ready: Ready,
@@ -273,6 +277,7 @@ impl Server {
         });
         let (own, own_listener) = mcp::own_way(&door, address).await?;
         let is_secure = door.url(address).starts_with("https:");
+        let destinations = Destinations::trusting(config.webhooks.allowed_hosts.clone());
         let api = skep_api::router(skep_api::Options {
             control: control.clone(),
             access: choices.access,
@@ -280,7 +285,15 @@ impl Server {
             is_secure,
             requests_per_team: config.server.requests_per_team.get(),
             beside: mcp::router(&config.mcp, own, is_secure)?,
+            webhook_destinations: destinations.clone(),
             metrics: Arc::<Metrics>::clone(&metrics),
+        });
+        let courier = Courier::start(CourierOptions {
+            control: control.clone(),
+            destinations,
+            backoff: Backoff::default(),
+            clock: Arc::new(SystemClock),
+            render: skep_api::event_body,
         });
         let routes = Arc::new(NodeRoutes {
             node: node.clone(),
@@ -308,6 +321,7 @@ impl Server {
             node,
             control,
             builds,
+            courier: courier.map_err(CliError::failure)?,
             front,
             listeners: [Some(listener), own_listener]
                 .into_iter()

@@ -110,6 +110,7 @@ const TABLE: &[Entry] = &[
             "rusqlite",
         ],
     ),
+    entry("skep-webhooks", Row::Service, Place::Server, NODE_INTERNALS),
     entry("skep-kernels", Row::Service, Place::Sandbox, &[]),
     // mechanisms
     entry("skep-store", Row::Mechanism, Place::Server, &[]),
@@ -296,6 +297,7 @@ const SPEAKS_WIRE: &[(&str, &str)] = &[
     ("skep-egress", "a proxy of HTTP, in a process of its own"),
     ("skep-http", "the client of HTTP that all others make"),
     ("skep-oci", "a client of registries is HTTP"),
+    ("skep-webhooks", "receivers of webhooks are HTTP"),
     ("skep-wire", "the bodies themselves"),
 ];
 

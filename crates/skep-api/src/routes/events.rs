@@ -97,6 +97,11 @@ fn told(events: EventStream, place: QuotaGuard) -> impl Stream<Item = Result<Eve
     pages.flat_map(|page| stream::iter(page).map(|record| Ok(server_sent(&record))))
 }
 
+/// An event as clients see it, as webhooks are sent it.
+pub fn event_body(record: &EventRecord) -> Vec<u8> {
+    serde_json::to_vec(&render(record)).expect("text and numbers serialise")
+}
+
 fn server_sent(record: &EventRecord) -> Event {
     let event = render(record);
     let data = serde_json::to_string(&event).expect("text and numbers serialise");
@@ -119,15 +124,18 @@ fn query(params: &Params) -> Result<EventQuery, ApiError> {
 }
 
 fn kinds(params: &Params) -> Result<Vec<EventKind>, ApiError> {
-    let kind = |text: &str| {
-        let word = text.strip_prefix(EVENT_TYPE_PREFIX).unwrap_or(text);
-        word.parse::<EventKind>().map_err(|_unknown: String| {
-            ApiError::validation(format_args!(
-                "parameter `types` has no type of events: {text}"
-            ))
-        })
-    };
-    params.list("types").into_iter().map(kind).collect()
+    let types = params.list("types").into_iter();
+    types.map(|text| event_kind("types", text)).collect()
+}
+
+/// Reads a type of events, with or without what all of them begin with.
+pub(crate) fn event_kind(parameter: &str, text: &str) -> Result<EventKind, ApiError> {
+    let word = text.strip_prefix(EVENT_TYPE_PREFIX).unwrap_or(text);
+    word.parse().map_err(|_unknown: String| {
+        ApiError::validation(format_args!(
+            "parameter `{parameter}` has no type of events: {text}"
+        ))
+    })
 }
 
 fn sandbox_id(text: &str) -> Result<SandboxId, ApiError> {
@@ -135,7 +143,7 @@ fn sandbox_id(text: &str) -> Result<SandboxId, ApiError> {
 }
 
 /// An event as clients see it.
-pub(crate) fn render(record: &EventRecord) -> SandboxEvent {
+fn render(record: &EventRecord) -> SandboxEvent {
     let label = record.kind.as_str();
     let is_over = matches!(record.kind, EventKind::Paused | EventKind::Killed);
     SandboxEvent {

@@ -1,14 +1,9 @@
-//! Routes of the contract that have no work behind them yet.
+//! Requests of the contract that have no work behind them.
 
 use axum::http::{Method, Uri};
 
 use crate::authorized::Authorized;
 use crate::error::ApiError;
-
-/// Something that this server cannot do yet.
-pub(crate) async fn feature(_authorized: Authorized, method: Method, uri: Uri) -> ApiError {
-    not_yet(&method, &uri)
-}
 
 /// The first way to build templates, by pushing a Docker image. It will not come.
 pub(crate) async fn docker_build(_authorized: Authorized) -> ApiError {

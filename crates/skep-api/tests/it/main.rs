@@ -24,3 +24,4 @@ mod server;
 mod templates;
 mod transport;
 mod volumes;
+mod webhooks;

@@ -14,7 +14,8 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use skep_types::{Capabilities, LogEntry, LogLevel, LoggedRequest, Obstacle};
+use skep_control::{AttemptRecord, DeliveryVerdict};
+use skep_types::{AttemptFailure, Capabilities, LogEntry, LogLevel, LoggedRequest, Obstacle};
 use skep_wire::rest;
 
 use crate::server::{Answer, Server};
@@ -222,12 +223,42 @@ impl Walk<'_> {
         ] {
             self.send(&line).await;
         }
-        for operation in operations().filter(|operation| operation.value["tags"][0] == "Not yet") {
-            let path = operation
-                .path
-                .replace("/sandboxes/{id}", &format!("/sandboxes/{id}"));
-            self.send(&format!("{} {path}", operation.method.to_uppercase()))
-                .await;
+    }
+
+    /// Everything that a webhook can be asked.
+    async fn webhooks(&mut self) {
+        let body = r#"{"name":"desk","url":"https://example.com/","events":["created"],"signatureSecret":"x"}"#;
+        let made = self.send(&format!("POST /events/webhooks {body}")).await;
+        let id = made.json()["id"].as_str().unwrap().to_owned();
+        for _ in 0..2 {
+            self.server.create(r#"{"templateID":"base"}"#).await;
+        }
+        let deliveries = format!("GET /events/webhooks/{id}/deliveries?limit=1");
+        self.send(&deliveries).await;
+        let control = &self.server.control;
+        let due = control.due_deliveries(Timestamp::now(), 9, 9).await;
+        let attempt = AttemptRecord {
+            at: Timestamp::now(),
+            duration: std::time::Duration::from_millis(7),
+            answer: Some(500),
+            failure: Some(AttemptFailure::Http),
+        };
+        for parcel in due.unwrap() {
+            let noting =
+                control.note_attempt(parcel.seq, attempt.clone(), DeliveryVerdict::GivenUp);
+            noting.await.unwrap();
+        }
+        for line in [
+            "GET /events/webhooks".to_owned(),
+            format!("GET /events/webhooks/{id}"),
+            format!(r#"PATCH /events/webhooks/{id} {{"enabled":false}}"#),
+            deliveries,
+            format!("GET /events/webhooks/{id}/stats"),
+            "GET /skep/webhooks/dead-letters".to_owned(),
+            format!("POST /skep/webhooks/{id}/redeliver"),
+            format!("DELETE /events/webhooks/{id}"),
+        ] {
+            self.send(&line).await;
         }
     }
 
@@ -327,6 +358,23 @@ impl Walk<'_> {
             metadata: secret.metadata,
         };
         self.compare_request("UpdateSecret", &secret);
+        let text = || "x".to_owned();
+        let webhook = rest::NewWebhook {
+            name: text(),
+            url: text(),
+            events: vec![text()],
+            signature_secret: text(),
+            enabled: Some(true),
+        };
+        self.compare_request("NewWebhook", &webhook);
+        let webhook = rest::UpdateWebhook {
+            name: Some(text()),
+            url: Some(text()),
+            events: Some(vec![text()]),
+            signature_secret: Some(text()),
+            enabled: Some(true),
+        };
+        self.compare_request("UpdateWebhook", &webhook);
         let connect = rest::Connect {
             timeout: Some(60),
             memory: Some(true),
@@ -386,6 +434,7 @@ async fn every_operation_and_every_field_of_the_file_exists() {
     walk.sandboxes().await;
     walk.templates().await;
     walk.volumes().await;
+    walk.webhooks().await;
     walk.the_rest().await;
     walk.requests();
     for operation in operations() {

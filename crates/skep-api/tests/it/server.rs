@@ -306,8 +306,14 @@ fn router(control: &Control, access: Access) -> Router {
         is_secure: false,
         requests_per_team: REQUESTS_PER_TEAM,
         beside: Router::new().route("/beside", axum::routing::get(whoami)),
+        webhook_destinations: receivers(),
         metrics: Arc::new(Counted),
     })
+}
+
+/// Destinations of webhooks in these tests: one address of this host.
+pub(crate) fn receivers() -> skep_http::Destinations {
+    skep_http::Destinations::trusting(["127.0.0.1".to_owned()])
 }
 
 /// A route beside the API that says who was let in.

@@ -86,7 +86,6 @@ async fn what_is_not_there_yet_says_so_on_every_such_route() {
         format!("POST /sandboxes/{id}/fork {{}}"),
         format!("POST /sandboxes/{id}/snapshots {{}}"),
         format!("PUT /sandboxes/{id}/network {{}}"),
-        "GET /events/webhooks".to_owned(),
     ] {
         let answer = server.send(&line).await;
         assert_eq!(answer.status, 501, "{line}");

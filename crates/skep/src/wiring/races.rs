@@ -132,6 +132,7 @@ impl Server {
             domain: "sandbox.test".to_owned(),
             is_secure: false,
             requests_per_team: 64,
+            webhook_destinations: skep_http::Destinations::default(),
             metrics: Arc::new(NoMetrics),
             beside: axum::Router::new(),
         });
