@@ -13,8 +13,8 @@ use crate::{Caller, Control};
 const RETENTION: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// Limit on the events of all teams that are kept, the newest.
 const MOST_EVENTS: u32 = 1_000_000;
-/// Number of events deleted in one transaction.
-const BATCH: u32 = 500;
+/// Number of events deleted in one transaction, each with its deliveries to webhooks.
+const BATCH: u32 = 100;
 /// Number of events that a stream reads at once.
 const PAGE: u32 = 100;
 

@@ -1,6 +1,6 @@
 //! Webhooks of teams: who is told of events, and by what secret the receiver knows us.
 
-use skep_store::{StoreError, WebhookChange, WebhookRecord};
+use skep_store::{StoreError, WebhookChange, WebhookRecord, WebhookRemoval};
 use skep_types::{EventKind, TeamId, WebhookId};
 
 use crate::control::now;
@@ -8,6 +8,8 @@ use crate::{Caller, Control, SecretError, SecretValue};
 
 /// Limit on the webhooks of a team.
 const MOST_WEBHOOKS: u32 = 10;
+/// Number of deliveries of a webhook deleted in one transaction.
+const BATCH: u32 = 500;
 
 /// A webhook to be made.
 #[derive(Debug)]
@@ -161,12 +163,14 @@ impl Control {
     ///
     /// [`WebhookError::NotFound`] or [`WebhookError::Record`].
     pub async fn delete_webhook(&self, caller: &Caller, id: WebhookId) -> Result<(), WebhookError> {
-        let webhooks = self.inner.store.webhooks();
-        let deleting = webhooks.delete(caller.team.id.clone(), id);
-        if deleting.recorded().await? {
-            Ok(())
-        } else {
-            Err(WebhookError::NotFound)
+        loop {
+            let webhooks = self.inner.store.webhooks();
+            let deleting = webhooks.delete(caller.team.id.clone(), id, BATCH);
+            match deleting.recorded().await? {
+                WebhookRemoval::Missing => return Err(WebhookError::NotFound),
+                WebhookRemoval::Unfinished => {}
+                WebhookRemoval::Done => return Ok(()),
+            }
         }
     }
 

@@ -52,6 +52,9 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// The service of a cloud that its machines ask about themselves, at an address that looks public.
+const PLATFORM_OF_AZURE: [u8; 4] = [168, 63, 129, 16];
+
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [first, second, third, _] = address.octets();
     !(address.is_private()
@@ -62,7 +65,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || first >= 240
         || (first == 100 && second & 0xc0 == 64)
         || (first == 198 && second & 0xfe == 18)
-        || (first == 192 && second == 0 && third == 0))
+        || (first == 192 && second == 0 && third == 0)
+        || address.octets() == PLATFORM_OF_AZURE)
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
@@ -77,12 +81,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     };
     match embedded {
         Some(address) => is_public_v4(address),
-        None => {
-            !(address.is_multicast()
-                || segments[0] & 0xfe00 == 0xfc00
-                || segments[0] & 0xffc0 == 0xfe80
-                || segments[0] & 0xffc0 == 0xfec0)
-        }
+        // Nothing else has been given out to the public, and Teredo leads to IPv4 addresses.
+        None => segments[0] & 0xe000 == 0x2000 && segments[..2] != [0x2001, 0],
     }
 }
 
@@ -112,6 +112,12 @@ mod tests {
             "::ffff:127.0.0.1",
             "64:ff9b::a00:1",
             "2002:7f00:1::",
+            "168.63.129.16",
+            "64:ff9b:1::a00:1",
+            "::ffff:0:10.0.0.1",
+            "2001::1",
+            "fec0::1",
+            "200::1",
         ] {
             assert!(is_private_literal(private), "{private}");
         }

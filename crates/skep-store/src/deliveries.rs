@@ -16,7 +16,8 @@ use skep_types::{
 use crate::{EventRecord, Receipt, Store, StoreError, column};
 
 /// Limit on the deliveries of a webhook that wait. What comes when as many do is a dead letter at once.
-const MOST_PENDING: u32 = 10_000;
+/// They are counted when an event is recorded, which everybody's writes wait for.
+const MOST_PENDING: u32 = 1_000;
 /// Limit on the attempts of a delivery that are remembered, the newest.
 const MOST_ATTEMPTS: u32 = 25;
 
@@ -299,7 +300,9 @@ fn attempted(
         .query_row([delivery], |row| row.get(0))?;
     insert_attempt(connection, delivery, number, attempt)?;
     connection
-        .prepare_cached("DELETE FROM delivery_attempts WHERE delivery = ?1 AND number <= ?2")?
+        .prepare_cached(
+            "DELETE FROM delivery_attempts WHERE delivery = ?1 AND number <= ?2 AND ?2 > 0",
+        )?
         .execute(params![delivery, number.saturating_sub(MOST_ATTEMPTS)])
         .map(drop)
 }

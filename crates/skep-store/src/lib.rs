@@ -61,5 +61,5 @@ pub use templates::{
     DeleteOutcome, NewBuild, RequestOutcome, RequestedBuild, TemplateRecord, Templates,
 };
 pub use volumes::{VolumeRecord, Volumes};
-pub use webhooks::{SealedSignature, WebhookChange, WebhookRecord, Webhooks};
+pub use webhooks::{SealedSignature, WebhookChange, WebhookRecord, WebhookRemoval, Webhooks};
 pub use writer::{Metrics, Receipt};

@@ -40,7 +40,7 @@ struct Inner {
     has_checkpoints: Arc<AtomicBool>,
     /// The same of templates.
     has_templates: Arc<AtomicBool>,
-    /// The same of webhooks, which every event would ask for.
+    /// The same of webhooks, for whoever looks for something to send.
     has_webhooks: Arc<AtomicBool>,
     /// Fires when there may be new events.
     news: watch::Sender<()>,

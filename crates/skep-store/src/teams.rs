@@ -189,6 +189,7 @@ fn delete(connection: &Connection, team: &TeamId, at: Timestamp) -> rusqlite::Re
         params![team, column::micros(at)],
     )?;
     connection.execute("DELETE FROM keys WHERE team = ?1", [team])?;
+    connection.execute("DELETE FROM webhooks WHERE team = ?1", [team])?;
     let removed = connection.execute("DELETE FROM teams WHERE id = ?1", [team])?;
     Ok(removed > 0)
 }

@@ -53,6 +53,17 @@ pub struct SealedSignature {
     pub sealed: Vec<u8>,
 }
 
+/// State of the removal of a webhook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WebhookRemoval {
+    /// The team has none of that id.
+    Missing,
+    /// It still has deliveries.
+    Unfinished,
+    /// It is gone.
+    Done,
+}
+
 /// The webhooks in the database.
 #[derive(Debug)]
 pub struct Webhooks<'a>(pub(crate) &'a Store);
@@ -90,15 +101,13 @@ impl Webhooks<'_> {
         })
     }
 
-    /// Removes a webhook with its deliveries; says whether the team had it.
-    pub fn delete(&self, team: TeamId, id: WebhookId) -> Receipt<bool> {
+    /// Begins to remove a webhook, or goes on: it is sent nothing more, and loses at most `batch` of its
+    /// deliveries. To be called until it is gone. There may be hundreds of thousands, and everybody's
+    /// writes wait for one that removes them.
+    pub fn delete(&self, team: TeamId, id: WebhookId, batch: u32) -> Receipt<WebhookRemoval> {
         let operation = "remove a webhook";
         self.0.write(operation, move |connection| {
-            let deleted = connection
-                .prepare_cached("DELETE FROM webhooks WHERE team = ?1 AND id = ?2")
-                .and_then(|mut delete| delete.execute([team.as_str(), &id.to_string()]))
-                .map_err(|source| StoreError::of(operation, source))?;
-            Ok(deleted > 0)
+            delete(connection, &team, id, batch).map_err(|source| StoreError::of(operation, source))
         })
     }
 
@@ -217,6 +226,34 @@ fn insert_kinds(
         insert.execute([id.to_string().as_str(), kind.as_str()])?;
     }
     Ok(())
+}
+
+fn delete(
+    connection: &Connection,
+    team: &TeamId,
+    id: WebhookId,
+    batch: u32,
+) -> rusqlite::Result<WebhookRemoval> {
+    let id = id.to_string();
+    let found = connection
+        .prepare_cached("UPDATE webhooks SET is_enabled = 0 WHERE team = ?1 AND id = ?2")?
+        .execute([team.as_str(), &id])?;
+    if found == 0 {
+        return Ok(WebhookRemoval::Missing);
+    }
+    let removed = connection
+        .prepare_cached(
+            "DELETE FROM deliveries WHERE seq IN (
+                 SELECT seq FROM deliveries WHERE webhook = ?1 LIMIT ?2)",
+        )?
+        .execute(params![id, batch])?;
+    if u32::try_from(removed).is_ok_and(|removed| removed < batch) {
+        connection
+            .prepare_cached("DELETE FROM webhooks WHERE id = ?1")?
+            .execute([&id])?;
+        return Ok(WebhookRemoval::Done);
+    }
+    Ok(WebhookRemoval::Unfinished)
 }
 
 fn update(

@@ -98,10 +98,21 @@ struct Flights {
 
 impl Flights {
     fn has_room(&self, parcel: &Parcel) -> bool {
-        let of_team = self.teams.get(&parcel.team).copied().unwrap_or_default();
         self.running.len() < MOST_FLIGHTS
-            && of_team < MOST_OF_A_TEAM
+            && self.of_team(&parcel.team) < MOST_OF_A_TEAM
             && !self.deliveries.contains(&parcel.seq)
+    }
+
+    fn of_team(&self, team: &TeamId) -> usize {
+        self.teams.get(team).copied().unwrap_or_default()
+    }
+
+    /// Place of the parcel that is next: the first of the team that has the fewest under way. Else teams
+    /// whose receivers hang would have every place for as long as they have something to send.
+    fn fairest(&self, due: &[Parcel]) -> Option<usize> {
+        let can_fly = |place: &usize| self.has_room(&due[*place]);
+        let places = (0..due.len()).filter(can_fly);
+        places.min_by_key(|place| self.of_team(&due[*place].team))
     }
 
     fn begin(&mut self, seq: u64, team: TeamId, flight: Flight) {
@@ -163,9 +174,11 @@ impl Route {
     async fn depart(&self, flights: &mut Flights) -> Result<Option<Timestamp>, StoreError> {
         let control = &self.options.control;
         let now = self.options.clock.now();
-        let due = control.due_deliveries(now, MOST_OF_A_WEBHOOK, PAGE).await?;
-        for parcel in due {
-            if flights.has_room(&parcel) {
+        // Whoever lands looks again.
+        if flights.running.len() < MOST_FLIGHTS {
+            let mut due = control.due_deliveries(now, MOST_OF_A_WEBHOOK, PAGE).await?;
+            while let Some(place) = flights.fairest(&due) {
+                let parcel = due.remove(place);
                 let (seq, team) = (parcel.seq, parcel.team.clone());
                 flights.begin(seq, team, Box::pin(self.clone().fly(parcel)));
             }

@@ -9,7 +9,7 @@ use super::{AttemptRecord, DeliveryCounts, DeliveryFilter, DeliveryRecord, DueDe
 use crate::{column, events};
 
 /// Columns of a due delivery whose names its event has, too.
-const DUE: &str = "d.seq AS delivery, d.id AS delivery_id, d.webhook, d.tries, w.url, w.sealed";
+const DUE: &str = "d.seq AS delivery, d.id AS delivery_id, d.webhook, d.tries, d.url, d.sealed";
 
 pub(super) fn due(
     connection: &Connection,
@@ -17,16 +17,19 @@ pub(super) fn due(
     each: u32,
     limit: u32,
 ) -> rusqlite::Result<Vec<DueDelivery>> {
-    // By webhook, so that one with a long queue hides no other.
+    // By webhook, so that one with a long queue hides no other, and by turns of the teams.
     let query = format!(
-        "SELECT {DUE}, e.* FROM webhooks w
-         JOIN deliveries d ON d.seq IN (
-             SELECT seq FROM deliveries
-             WHERE webhook = w.id AND status = 'pending' AND due_at <= ?1
-             ORDER BY due_at LIMIT ?2)
+        "SELECT {DUE}, e.* FROM (
+             SELECT d.*, w.url, w.sealed,
+                 row_number() OVER (PARTITION BY w.team ORDER BY d.due_at) AS turn
+             FROM webhooks w
+             JOIN deliveries d ON d.seq IN (
+                 SELECT seq FROM deliveries
+                 WHERE webhook = w.id AND status = 'pending' AND due_at <= ?1
+                 ORDER BY due_at LIMIT ?2)
+             WHERE w.is_enabled) d
          JOIN events e ON e.seq = d.event
-         WHERE w.is_enabled
-         ORDER BY d.due_at LIMIT ?3"
+         ORDER BY d.turn, d.due_at LIMIT ?3"
     );
     let mut query = connection.prepare_cached(&query)?;
     let rows = query.query_map(params![column::micros(now), each, limit], read_due)?;

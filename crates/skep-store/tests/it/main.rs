@@ -12,6 +12,7 @@ mod keys;
 mod killed;
 mod pauses;
 mod sandboxes;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
