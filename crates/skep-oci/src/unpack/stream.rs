@@ -148,14 +148,14 @@ impl<R: BufRead> Read for Frames<R> {
             return Ok(0);
         }
         loop {
-            // A frame that could not be read took the source with it.
+            // A frame that could not be read took the source with it: the decoder panics if it is asked again.
             let state = self.state.take().ok_or(io::ErrorKind::InvalidData)?;
             match state {
-                Frame::Within(mut decoder) => match decoder.read(buffer) {
-                    Ok(0) => self.state = Some(Frame::Between(decoder.into_inner())),
-                    outcome => {
+                Frame::Within(mut decoder) => match decoder.read(buffer)? {
+                    0 => self.state = Some(Frame::Between(decoder.into_inner())),
+                    length => {
                         self.state = Some(Frame::Within(decoder));
-                        return outcome;
+                        return Ok(length);
                     }
                 },
                 Frame::Between(mut source) => {
@@ -281,6 +281,21 @@ mod tests {
         assert_eq!(refused, Err("it unpacks to far more than it is".to_owned()));
         let refused = read(&[7; 4000], limits(1000));
         assert_eq!(refused, Err(TOO_LARGE.to_owned()));
+    }
+
+    #[test]
+    fn nobody_asks_a_decoder_that_has_failed() {
+        // Found by fuzzing: after this the decoder looks into a table that it has not filled.
+        let found =
+            b"\x28\xb5\x2f\xfd\x00\x03\x00\x00\x00\x00\x00\x00\x5d\x00\x00\x08\xf1\xf1\x36\xe0\
+              \x9f\x6f\x8a\x1e\x00\x00\x5d\x00\x00\x00\xf1\x9f\x38\xe0\xf1\x6f\x63\x63\x63\x63\
+              \x63\x63\x63\x63\x63\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x63\
+              \x63\x63\x63\x63\x63\x63\x63\x63\x63\x63\x63\x63\x63\x63\x63\x63\x66\xa6\x66\x0c\
+              \x0a\x06\xe3\xf1\x00\x6f";
+        let mut stream = LayerStream::new(&found[..], limits(1 << 20)).unwrap();
+        for _ in 0..2 {
+            assert!(stream.read(&mut [0; 64]).is_err());
+        }
     }
 
     #[test]
