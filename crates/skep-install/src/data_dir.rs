@@ -264,6 +264,7 @@ mod tests {
     fn an_installation_that_others_could_read_is_closed_to_them() {
         let (_folder, data) = open_installation();
         let disk = data.join("sandboxes/i1/disk.img");
+        assert_eq!((mode(&data), mode(&disk)), (0o755, 0o644), "the control");
         assert_eq!(close(&data).unwrap(), 4);
         assert_eq!((mode(&data), mode(&disk)), (0o700, 0o600));
         assert_eq!(mode(disk.parent().unwrap()), 0o700);

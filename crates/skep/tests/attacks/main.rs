@@ -24,6 +24,7 @@ mod bombs;
 mod builds;
 mod control;
 mod copied;
+mod edges;
 mod forked;
 mod full_host;
 mod hoarding;

@@ -20,7 +20,7 @@ use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
 use crate::{
-    agents, bombs, builds, copied, forked, full_host, hoarding, left_behind, remembered, restored,
+    agents, bombs, builds, copied, edges, forked, full_host, hoarding, left_behind, remembered, restored,
     stage, table, undying, volumes, wall,
 };
 
@@ -478,6 +478,9 @@ fn pure_trials(attacks: &[Attack]) -> Vec<Trial> {
     let count = attacks.len();
     vec![
         Trial::test("the_page_lists_every_attack", move || check_page(&page)),
+        Trial::test("every_test_that_the_page_names_is_there", || {
+            edges::check().map_err(Failed::from)
+        }),
         Trial::test("every_wall_is_attacked", move || {
             let missing: Vec<_> = wall::all()
                 .filter(|wall| !walls.contains(wall))

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::attack::Attack;
+use crate::edges;
 
 const HEAD: &str = "\
 # Attacks
@@ -72,6 +73,8 @@ the races about files already, because it removed by descriptors.
 | `zygote::take_over` | 20 to 30 forks | 9 of 10 | in every run of the suite, or it fails |
 | `zygote::signal` | 20 to 30 forks | 9 of 10 | in every run of the suite, or it fails |
 | `zygote::stop` | until one stands still | 10 of 10 | in every run of the suite, or it fails |
+| `zygote::spoil` | 20 to 30 forks | not counted | in every run of the suite, or it fails |
+| `zygote::steal` | forks for 32 s | not counted | in every run of the suite, or it fails |
 ";
 
 pub(crate) fn path() -> PathBuf {
@@ -108,6 +111,7 @@ pub(crate) fn page(attacks: &[Attack]) -> String {
         };
         writeln!(page, "| `{name}` | {tries} | {places} | {held_by}{needs} |").unwrap();
     }
+    page.push_str(&edges::section());
     page.push_str(RACES);
     page.push_str(&not_seen(attacks));
     page
