@@ -100,7 +100,7 @@ pub use version_status::{BuildLogQuery, BuildView};
 pub use volume_files::{FilesError, VolumeDownload, VolumeFiles};
 pub use volume_mounts::{InvalidMounts, MountRequest, NO_BUCKETS};
 pub use volumes::{NewVolume, VolumeRequestError};
-pub use webhook_deliveries::{DeliveryPage, DeliveryQuery, Parcel};
+pub use webhook_deliveries::{DeliveryPage, DeliveryQuery, OutgoingDelivery};
 pub use webhooks::{NewWebhook, WebhookError, WebhookUpdate};
 
 // Rows of sandboxes, templates, keys and teams are the same here.

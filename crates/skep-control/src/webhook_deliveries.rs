@@ -16,7 +16,7 @@ use crate::{Caller, Control, SecretError, SecretValue, WebhookError};
 
 /// An event to be sent to a webhook.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct OutgoingDelivery {
     /// Place among all deliveries.
     pub seq: u64,
     /// Id of the delivery, the same at every attempt.
@@ -75,16 +75,16 @@ impl Control {
         now: Timestamp,
         each: u32,
         limit: u32,
-    ) -> Result<Vec<Parcel>, StoreError> {
+    ) -> Result<Vec<OutgoingDelivery>, StoreError> {
         let due = self.inner.store.deliveries().due(now, each, limit).await?;
-        let mut parcels = Vec::with_capacity(due.len());
+        let mut deliveries = Vec::with_capacity(due.len());
         for delivery in due {
-            parcels.push(self.open_parcel(delivery).await);
+            deliveries.push(self.with_secret(delivery).await);
         }
-        Ok(parcels)
+        Ok(deliveries)
     }
 
-    async fn open_parcel(&self, due: DueDelivery) -> Parcel {
+    async fn with_secret(&self, due: DueDelivery) -> OutgoingDelivery {
         let context = context(&due.team, due.webhook);
         let opened = match self.inner.vault.open(&context, &due.sealed).await {
             Ok(opened) => opened.map_err(|source| SecretError::Sealed {
@@ -96,7 +96,7 @@ impl Control {
         let secret = opened.inspect_err(|error| {
             tracing::error!(error = %Chain(error), "the secret of a webhook cannot be read");
         });
-        Parcel {
+        OutgoingDelivery {
             seq: due.seq,
             id: due.id,
             webhook: due.webhook,

@@ -1,4 +1,4 @@
-//! When a delivery that failed is tried again.
+//! Time after which a delivery that failed is tried again.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ use skep_telemetry::Chain;
 use skep_telemetry::trace::TraceOptions;
 use skep_types::{NodeId, Resources, TemplateReference};
 use skep_volume::LocalVolumes;
-use skep_webhooks::{Backoff, Courier, CourierOptions, SystemClock};
+use skep_webhooks::{Backoff, Dispatcher, DispatcherOptions, SystemClock};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
@@ -134,7 +134,7 @@ pub(crate) async fn serve(
     if serving.await.is_err() {
         tracing::error!("the front door did not end well");
     }
-    parts.courier.finish().await;
+    parts.webhooks.finish().await;
     parts.control.finish().await;
     // Builds are taken up again by the next server, and their sandboxes end with this one.
     parts.builds.shut_down().await;
@@ -199,7 +199,7 @@ struct Server {
     node: Node,
     control: Control,
     builds: Engine,
-    courier: Courier,
+    webhooks: Dispatcher,
     front: Proxy,
     listeners: Vec<Listener>,
     ready: Ready,
@@ -288,7 +288,7 @@ impl Server {
             webhook_destinations: destinations.clone(),
             metrics: Arc::<Metrics>::clone(&metrics),
         });
-        let courier = Courier::start(CourierOptions {
+        let webhooks = Dispatcher::start(DispatcherOptions {
             control: control.clone(),
             destinations,
             backoff: Backoff::default(),
@@ -321,7 +321,7 @@ impl Server {
             node,
             control,
             builds,
-            courier: courier.map_err(CliError::failure)?,
+            webhooks: webhooks.map_err(CliError::failure)?,
             front,
             listeners: [Some(listener), own_listener]
                 .into_iter()

@@ -243,9 +243,9 @@ impl Walk<'_> {
             answer: Some(500),
             failure: Some(AttemptFailure::Http),
         };
-        for parcel in due.unwrap() {
+        for delivery in due.unwrap() {
             let noting =
-                control.note_attempt(parcel.seq, attempt.clone(), DeliveryVerdict::GivenUp);
+                control.note_attempt(delivery.seq, attempt.clone(), DeliveryVerdict::GivenUp);
             noting.await.unwrap();
         }
         for line in [

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use skep_http::Destinations;
 use skep_testkit::wait_until;
-use skep_webhooks::{Backoff, Courier, CourierOptions};
+use skep_webhooks::{Backoff, Dispatcher, DispatcherOptions};
 
 use crate::server::{Server, receivers};
 use receiver::{Received, Receiver, SkewedClock};
@@ -30,8 +30,8 @@ async fn register(server: &Server, url: &str, events: &[&str]) -> String {
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-fn courier(server: &Server, destinations: Destinations, clock: &SkewedClock) -> Courier {
-    let options = CourierOptions {
+fn dispatcher(server: &Server, destinations: Destinations, clock: &SkewedClock) -> Dispatcher {
+    let options = DispatcherOptions {
         control: server.control.clone(),
         destinations,
         // Longer than any test takes: time passes when the clock is moved, and not before.
@@ -42,7 +42,7 @@ fn courier(server: &Server, destinations: Destinations, clock: &SkewedClock) -> 
         clock: Arc::new(clock.clone()),
         render: skep_api::event_body,
     };
-    Courier::start(options).unwrap()
+    Dispatcher::start(options).unwrap()
 }
 
 /// Waits until the newest delivery to a webhook is so, and gives it.
@@ -152,7 +152,7 @@ async fn an_event_of_its_types_is_sent_signed_and_again_until_it_is_taken() {
     let id = register(&server, &receiver.url(), &["killed"]).await;
     let (_closed, closed) = Receiver::closed();
     let unreachable = register(&server, &closed, &["killed"]).await;
-    let courier = courier(&server, receivers(), &clock);
+    let dispatcher = dispatcher(&server, receivers(), &clock);
     let sandbox = server.create(r#"{"templateID":"base"}"#).await;
     server.send(&format!("DELETE /sandboxes/{sandbox}")).await;
 
@@ -197,7 +197,7 @@ async fn an_event_of_its_types_is_sent_signed_and_again_until_it_is_taken() {
     let event: Value = serde_json::from_str(&seen[0].body).unwrap();
     let told = server.send("GET /events/sandboxes?types=killed").await;
     assert_eq!(event, told.json()[0]);
-    courier.finish().await;
+    dispatcher.finish().await;
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn what_is_given_up_is_a_dead_letter_that_can_be_sent_again() {
     // Redirects are not followed: they would lead anywhere.
     let receiver = Receiver::start(302).await;
     let id = register(&server, &receiver.url(), &["created"]).await;
-    let courier = courier(&server, receivers(), &clock);
+    let dispatcher = dispatcher(&server, receivers(), &clock);
     server.create(r#"{"templateID":"base"}"#).await;
     for number in 1..=3 {
         delivery(&server, &id, |delivery| attempts(delivery) == number).await;
@@ -229,7 +229,7 @@ async fn what_is_given_up_is_a_dead_letter_that_can_be_sent_again() {
     let stats = format!("GET /events/webhooks/{id}/stats");
     let counted = r#"200 {"attempts":4,"delivered":1,"failed":0,"pending":0,"total":1}"#;
     server.check(&stats, counted).await;
-    courier.finish().await;
+    dispatcher.finish().await;
 }
 
 #[tokio::test]
@@ -239,14 +239,14 @@ async fn a_private_address_is_not_connected_to_unless_the_operator_allows_its_ho
     let receiver = Receiver::start(200).await;
     // Registered while its host was allowed, which it is no longer.
     let id = register(&server, &receiver.url(), &["created"]).await;
-    let guarded = courier(&server, Destinations::default(), &clock);
+    let guarded = dispatcher(&server, Destinations::default(), &clock);
     server.create(r#"{"templateID":"base"}"#).await;
     let denied = delivery(&server, &id, |delivery| attempts(delivery) == 1).await;
     assert_eq!(denied["attempts"][0]["errorClass"], "request_error");
     guarded.finish().await;
     assert_eq!(receiver.seen().len(), 0);
     // The control.
-    let open = courier(&server, receivers(), &clock);
+    let open = dispatcher(&server, receivers(), &clock);
     clock.advance(HOUR);
     delivery(&server, &id, |delivery| delivery["status"] == "delivered").await;
     assert_eq!(receiver.seen().len(), 1);
@@ -259,14 +259,14 @@ async fn what_a_dying_server_had_sent_and_not_noted_is_sent_again_by_the_next() 
     let clock = SkewedClock::default();
     let receiver = Receiver::start(Receiver::SILENCE).await;
     let id = register(&server, &receiver.url(), &["created"]).await;
-    let dying = courier(&server, receivers(), &clock);
+    let dying = dispatcher(&server, receivers(), &clock);
     server.create(r#"{"templateID":"base"}"#).await;
     receiver.wait_for(1).await;
     dying.finish().await;
     drop(dying);
     let server = server.restarted().await;
     receiver.answer(200);
-    let next = courier(&server, receivers(), &clock);
+    let next = dispatcher(&server, receivers(), &clock);
     delivery(&server, &id, |delivery| delivery["status"] == "delivered").await;
     let seen = receiver.seen();
     assert_eq!(seen.len(), 2);

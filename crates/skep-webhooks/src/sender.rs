@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder};
-use skep_control::{AttemptRecord, Parcel};
+use skep_control::{AttemptRecord, OutgoingDelivery};
 use skep_http::{Destinations, NameError, PrivateName, PublicNames};
 use skep_types::AttemptFailure;
 
@@ -16,15 +16,15 @@ use crate::signature;
 /// Time limit for a receiver to be found, to connect and to answer.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whoever carries parcels: two clients, of which one connects to public addresses alone.
+/// Two HTTP clients, of which one connects to public addresses alone.
 #[derive(Debug, Clone)]
-pub(crate) struct Carrier {
+pub(crate) struct Sender {
     public: Client,
     trusted: Client,
     destinations: Destinations,
 }
 
-impl Carrier {
+impl Sender {
     pub(crate) fn new(destinations: Destinations) -> Result<Self, reqwest::Error> {
         Ok(Self {
             public: client().dns_resolver(PublicNames).build()?,
@@ -33,15 +33,15 @@ impl Carrier {
         })
     }
 
-    /// Sends a parcel once and tells what became of it. Nothing of the answer is read but its status.
+    /// Sends a delivery once and tells what became of it. Nothing of the answer is read but its status.
     pub(crate) async fn attempt(
         &self,
-        parcel: &Parcel,
+        delivery: &OutgoingDelivery,
         body: Vec<u8>,
         at: Timestamp,
     ) -> AttemptRecord {
         let begun = Instant::now();
-        let sent = self.send(parcel, body, at).await;
+        let sent = self.send(delivery, body, at).await;
         let (answer, failure) = match sent {
             Ok(status) if (200..300).contains(&status) => (Some(status), None),
             Ok(status) => (Some(status), Some(AttemptFailure::Http)),
@@ -57,14 +57,14 @@ impl Carrier {
 
     async fn send(
         &self,
-        parcel: &Parcel,
+        delivery: &OutgoingDelivery,
         body: Vec<u8>,
         at: Timestamp,
     ) -> Result<u16, AttemptFailure> {
         // Again, and not only when it was registered: the operator may have changed their mind.
-        let destination = self.destinations.parse(&parcel.url);
+        let destination = self.destinations.parse(&delivery.url);
         let destination = destination.map_err(|_denied| AttemptFailure::Request)?;
-        let secret = parcel.secret.as_ref().ok_or(AttemptFailure::Signature)?;
+        let secret = delivery.secret.as_ref().ok_or(AttemptFailure::Signature)?;
         let secret = secret.reveal().as_bytes();
         let client = if destination.is_trusted {
             &self.trusted
@@ -74,8 +74,8 @@ impl Carrier {
         let sent = client
             .post(destination.url)
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .header("e2b-webhook-id", parcel.webhook.to_string())
-            .header("e2b-delivery-id", parcel.id.to_string())
+            .header("e2b-webhook-id", delivery.webhook.to_string())
+            .header("e2b-delivery-id", delivery.id.to_string())
             .header("e2b-signature-version", "v1")
             .header("e2b-signature", signature::plain(secret, &body))
             .header("skep-signature", signature::timed(secret, at, &body))
@@ -84,7 +84,7 @@ impl Carrier {
         match sent.await {
             Ok(answer) => Ok(answer.status().as_u16()),
             Err(error) => {
-                let (webhook, failure) = (parcel.webhook.to_string(), failure(&error));
+                let (webhook, failure) = (delivery.webhook.to_string(), failure(&error));
                 // Paths of receivers are often as good as their passwords.
                 let error = error.without_url();
                 tracing::debug!(webhook, error = %skep_telemetry::Chain(&error), "a webhook was not reached");

@@ -9,16 +9,16 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
-use skep_control::{Control, DeliveryVerdict, EventRecord, Parcel, StoreError};
+use skep_control::{Control, DeliveryVerdict, EventRecord, OutgoingDelivery, StoreError};
 use skep_http::Destinations;
 use skep_telemetry::{Chain, Tasks};
 use skep_types::{TeamId, random_bytes};
 
-use crate::flight::Carrier;
+use crate::sender::Sender;
 use crate::{Backoff, Clock};
 
 /// Limit on attempts at a time. What is due beyond waits in the database.
-const MOST_FLIGHTS: usize = 64;
+const MOST_ATTEMPTS: usize = 64;
 /// Those of one team, so that slow receivers of one are nobody else's.
 const MOST_OF_A_TEAM: usize = 8;
 /// Those of one webhook.
@@ -31,14 +31,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Makes the body of a delivery of an event.
 pub type Render = fn(&EventRecord) -> Vec<u8>;
 
-/// Dependencies and settings of a [`Courier`].
+/// Dependencies and settings of a [`Dispatcher`].
 #[derive(Debug)]
-pub struct CourierOptions {
+pub struct DispatcherOptions {
     /// Source of deliveries, and who is told what became of them.
     pub control: Control,
     /// Destinations that webhooks may have.
     pub destinations: Destinations,
-    /// When a delivery is tried again.
+    /// Times after which a delivery is tried again.
     pub backoff: Backoff,
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -48,27 +48,27 @@ pub struct CourierOptions {
 
 /// Sends events to webhooks until it is finished.
 #[derive(Debug)]
-pub struct Courier {
+pub struct Dispatcher {
     tasks: Tasks,
 }
 
-impl Courier {
+impl Dispatcher {
     /// Starts to send.
     ///
     /// # Errors
     ///
     /// If no HTTP client can be made.
-    pub fn start(options: CourierOptions) -> Result<Self, reqwest::Error> {
+    pub fn start(options: DispatcherOptions) -> Result<Self, reqwest::Error> {
         let tasks = Tasks::default();
-        let route = Route {
-            carrier: Carrier::new(options.destinations.clone())?,
+        let worker = Worker {
+            sender: Sender::new(options.destinations.clone())?,
             options: Arc::new(options),
         };
         let stop = tasks.stopping();
         tasks.spawn("send to webhooks", async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = route.run() => {}
+                () = worker.run() => {}
             }
         });
         Ok(Self { tasks })
@@ -81,79 +81,79 @@ impl Courier {
 }
 
 /// A delivery that is being sent.
-struct Landed {
+struct EndedAttempt {
     seq: u64,
     team: TeamId,
 }
 
-type Flight = Pin<Box<dyn Future<Output = Landed> + Send>>;
+type Attempt = Pin<Box<dyn Future<Output = EndedAttempt> + Send>>;
 
 /// Attempts that are under way.
 #[derive(Default)]
-struct Flights {
-    running: FuturesUnordered<Flight>,
+struct RunningAttempts {
+    running: FuturesUnordered<Attempt>,
     deliveries: HashSet<u64>,
     teams: HashMap<TeamId, usize>,
 }
 
-impl Flights {
-    fn has_room(&self, parcel: &Parcel) -> bool {
-        self.running.len() < MOST_FLIGHTS
-            && self.of_team(&parcel.team) < MOST_OF_A_TEAM
-            && !self.deliveries.contains(&parcel.seq)
+impl RunningAttempts {
+    fn has_room(&self, delivery: &OutgoingDelivery) -> bool {
+        self.running.len() < MOST_ATTEMPTS
+            && self.of_team(&delivery.team) < MOST_OF_A_TEAM
+            && !self.deliveries.contains(&delivery.seq)
     }
 
     fn of_team(&self, team: &TeamId) -> usize {
         self.teams.get(team).copied().unwrap_or_default()
     }
 
-    /// Place of the parcel that is next: the first of the team that has the fewest under way. Else teams
+    /// Place of the delivery that is next: the first of the team that has the fewest under way. Else teams
     /// whose receivers hang would have every place for as long as they have something to send.
-    fn fairest(&self, due: &[Parcel]) -> Option<usize> {
-        let can_fly = |place: &usize| self.has_room(&due[*place]);
-        let places = (0..due.len()).filter(can_fly);
+    fn fairest(&self, due: &[OutgoingDelivery]) -> Option<usize> {
+        let can_begin = |place: &usize| self.has_room(&due[*place]);
+        let places = (0..due.len()).filter(can_begin);
         places.min_by_key(|place| self.of_team(&due[*place].team))
     }
 
-    fn begin(&mut self, seq: u64, team: TeamId, flight: Flight) {
+    fn begin(&mut self, seq: u64, team: TeamId, attempt: Attempt) {
         self.deliveries.insert(seq);
         *self.teams.entry(team).or_default() += 1;
-        self.running.push(flight);
+        self.running.push(attempt);
     }
 
-    fn end(&mut self, landed: &Landed) {
-        self.deliveries.remove(&landed.seq);
-        if let Some(count) = self.teams.get_mut(&landed.team) {
+    fn end(&mut self, ended: &EndedAttempt) {
+        self.deliveries.remove(&ended.seq);
+        if let Some(count) = self.teams.get_mut(&ended.team) {
             *count -= 1;
             if *count == 0 {
-                self.teams.remove(&landed.team);
+                self.teams.remove(&ended.team);
             }
         }
     }
 
     /// Waits until one has ended; for ever if there is none.
-    async fn landed(&mut self) -> Landed {
+    async fn ended(&mut self) -> EndedAttempt {
         match self.running.next().await {
-            Some(landed) => landed,
+            Some(ended) => ended,
             None => std::future::pending().await,
         }
     }
 }
 
 #[derive(Clone)]
-struct Route {
-    carrier: Carrier,
-    options: Arc<CourierOptions>,
+struct Worker {
+    sender: Sender,
+    options: Arc<DispatcherOptions>,
 }
 
-impl Route {
+impl Worker {
     async fn run(&self) {
         let options = &self.options;
         let mut news = options.control.delivery_news();
-        let mut flights = Flights::default();
+        let mut attempts = RunningAttempts::default();
         loop {
             news.mark_unchanged();
-            let next = match self.depart(&mut flights).await {
+            let next = match self.begin_due(&mut attempts).await {
                 Ok(next) => next,
                 Err(error) => {
                     tracing::error!(error = %Chain(&error), "deliveries to webhooks cannot be read");
@@ -162,8 +162,8 @@ impl Route {
                 }
             };
             tokio::select! {
-                landed = flights.landed() => flights.end(&landed),
-                // The sender is the store's, which control holds.
+                ended = attempts.ended() => attempts.end(&ended),
+                // The sending half is the store's, which control holds.
                 _ = news.changed() => {}
                 () = self.until(next) => {}
             }
@@ -171,39 +171,42 @@ impl Route {
     }
 
     /// Begins to send what is due; returns when there will be more.
-    async fn depart(&self, flights: &mut Flights) -> Result<Option<Timestamp>, StoreError> {
+    async fn begin_due(
+        &self,
+        attempts: &mut RunningAttempts,
+    ) -> Result<Option<Timestamp>, StoreError> {
         let control = &self.options.control;
         let now = self.options.clock.now();
-        // Whoever lands looks again.
-        if flights.running.len() < MOST_FLIGHTS {
+        // The end of each attempt leads here again.
+        if attempts.running.len() < MOST_ATTEMPTS {
             let mut due = control.due_deliveries(now, MOST_OF_A_WEBHOOK, PAGE).await?;
-            while let Some(place) = flights.fairest(&due) {
-                let parcel = due.remove(place);
-                let (seq, team) = (parcel.seq, parcel.team.clone());
-                flights.begin(seq, team, Box::pin(self.clone().fly(parcel)));
+            while let Some(place) = attempts.fairest(&due) {
+                let delivery = due.remove(place);
+                let (seq, team) = (delivery.seq, delivery.team.clone());
+                attempts.begin(seq, team, Box::pin(self.clone().deliver(delivery)));
             }
         }
         control.next_delivery(now).await
     }
 
-    /// Sends a parcel once, and notes what became of it.
-    async fn fly(self, parcel: Parcel) -> Landed {
+    /// Sends a delivery once and notes what became of it.
+    async fn deliver(self, delivery: OutgoingDelivery) -> EndedAttempt {
         let options = &self.options;
-        let body = (options.render)(&parcel.event);
+        let body = (options.render)(&delivery.event);
         let at = options.clock.now();
-        let attempt = self.carrier.attempt(&parcel, body, at).await;
+        let attempt = self.sender.attempt(&delivery, body, at).await;
         let verdict = match attempt.failure {
             None => DeliveryVerdict::Delivered,
-            Some(_) => self.after_failure(parcel.tries.saturating_add(1)),
+            Some(_) => self.after_failure(delivery.tries.saturating_add(1)),
         };
-        let noting = options.control.note_attempt(parcel.seq, attempt, verdict);
+        let noting = options.control.note_attempt(delivery.seq, attempt, verdict);
         if let Err(error) = noting.await {
             tracing::error!(error = %Chain(&error), "an attempt to deliver is not noted and is repeated");
             tokio::time::sleep(PAUSE).await;
         }
-        Landed {
-            seq: parcel.seq,
-            team: parcel.team,
+        EndedAttempt {
+            seq: delivery.seq,
+            team: delivery.team,
         }
     }
 
