@@ -7,7 +7,7 @@ use skep_types::{
     TemplateImage,
 };
 
-use crate::build::{Build, Place, StepFailure};
+use crate::build::{Build, OpenSandboxes, StepFailure};
 use crate::context::Context;
 use crate::engine::Inner;
 use crate::expand::expand;
@@ -19,13 +19,13 @@ pub(crate) async fn begin<'a>(
     engine: &'a Inner,
     order: &'a BuildOrder,
     log: &'a Log,
-    place: &'a Place,
+    open: &'a OpenSandboxes,
 ) -> Result<Build<'a>, BuildFailure> {
     let build = Build {
         engine,
         order,
         log,
-        place,
+        open,
         layers: Vec::new(),
         state: ContentKey::of("build-nothing-1", []),
         scope: ContentKey::of("build-nothing-1", []),

@@ -74,14 +74,14 @@ impl StepFailure {
 
 /// The sandboxes of a build, which are closed when the build is over, however it ends.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct OpenSandboxes {
     /// The one in which the step is carried out.
     own: Mutex<Option<Arc<dyn BuildSandbox>>>,
     /// One of another version, from which the step copies.
     source: Mutex<Option<Arc<dyn BuildSandbox>>>,
 }
 
-impl Place {
+impl OpenSandboxes {
     fn get(&self) -> Option<Arc<dyn BuildSandbox>> {
         self.own.lock().clone()
     }
@@ -116,7 +116,7 @@ pub(crate) struct Build<'a> {
     pub(crate) order: &'a BuildOrder,
     pub(crate) log: &'a Log,
     /// Its sandbox, as long as nothing was changed in it.
-    pub(crate) place: &'a Place,
+    pub(crate) open: &'a OpenSandboxes,
     pub(crate) layers: Vec<LayerKey>,
     /// Everything that led here.
     pub(crate) state: ContentKey,
@@ -269,7 +269,7 @@ impl Build<'_> {
     async fn seal(&mut self, key: ContentKey, title: &str) -> Result<u64, StepFailure> {
         let limits = &self.engine.limits;
         let left = limits.template_bytes.saturating_sub(self.bytes);
-        let sandbox = self.place.get();
+        let sandbox = self.open.get();
         let sandbox = sandbox.ok_or_else(|| StepFailure::platform("a step had no sandbox"))?;
         let catalog = Arc::clone(&self.engine.catalog);
         let (limit, title) = (left.min(limits.layer_bytes), title.to_owned());
@@ -298,7 +298,7 @@ impl Build<'_> {
         });
         let sealed = sealing.await.map_err(StepFailure::platform)?;
         let sealed = sealed.ok_or_else(|| StepFailure::platform("sealing a layer panicked"))?;
-        self.place.clear().await;
+        self.open.clear().await;
         sealed.map_err(|error| match error {
             SealError::TooLarge(_) => StepFailure::caller(format!(
                 "the step makes the template larger than it may be: {error}"
@@ -309,11 +309,11 @@ impl Build<'_> {
 
     /// The sandbox of the layers so far, in which nothing was changed yet.
     pub(crate) async fn sandbox(&mut self) -> Result<Arc<dyn BuildSandbox>, StepFailure> {
-        if let Some(sandbox) = self.place.get() {
+        if let Some(sandbox) = self.open.get() {
             return Ok(sandbox);
         }
         let sandbox = self.open_sandbox(self.layers.clone()).await?;
-        *self.place.own.lock() = Some(Arc::clone(&sandbox));
+        *self.open.own.lock() = Some(Arc::clone(&sandbox));
         Ok(sandbox)
     }
 

@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 
 use crate::archives::Archives;
 use crate::base;
-use crate::build::Place;
+use crate::build::OpenSandboxes;
 use crate::images::Images;
 use crate::log::Log;
 use crate::sandboxes::Sandboxes;
@@ -102,7 +102,7 @@ pub(crate) struct Inner {
     pub(crate) host_settings: HostSettings,
     pub(crate) scratch: PathBuf,
     pub(crate) limits: Limits,
-    places: Semaphore,
+    slots: Semaphore,
     /// The builds that run, held for a look-up or a change.
     running: Mutex<HashMap<BuildId, CancellationToken>>,
     tasks: Tasks,
@@ -119,7 +119,7 @@ enum Stopped {
 impl Engine {
     /// Makes an engine of these parts.
     pub fn new(options: EngineOptions) -> Self {
-        let places = Semaphore::new(options.limits.concurrent.max(1));
+        let slots = Semaphore::new(options.limits.concurrent.max(1));
         let inner = Inner {
             catalog: options.catalog,
             sandboxes: options.sandboxes,
@@ -128,7 +128,7 @@ impl Engine {
             host_settings: options.host_settings,
             scratch: options.scratch,
             limits: options.limits,
-            places,
+            slots,
             running: Mutex::default(),
             tasks: Tasks::default(),
         };
@@ -214,8 +214,8 @@ async fn own(
     let build = order.build;
     let log = Log::new(build, Arc::clone(&reports));
     log.info(format!("Building template {}/{build}", order.template));
-    let place = Arc::new(Place::default());
-    let building = carry_out(Arc::clone(engine), order, log.clone(), Arc::clone(&place));
+    let open = Arc::new(OpenSandboxes::default());
+    let building = carry_out(Arc::clone(engine), order, log.clone(), Arc::clone(&open));
     // A task of its own, because one that panics has ended, too.
     let mut building = skep_telemetry::spawn("build template", building);
     let built = tokio::select! {
@@ -230,7 +230,7 @@ async fn own(
         // Its sandbox may be on its way until it is gone.
         drop(building.await);
     }
-    place.clear().await;
+    open.clear().await;
     let result = match built {
         Ok(Ok(Some(result))) => result,
         Ok(Ok(None) | Err(_)) => Err(BuildFailure {
@@ -257,17 +257,17 @@ async fn own(
     reports.end(build, result);
 }
 
-/// Carries out a build once there is a place for it.
+/// Carries out a build once there is a slot for it.
 async fn carry_out(
     engine: Arc<Inner>,
     order: BuildOrder,
     log: Log,
-    place: Arc<Place>,
+    open: Arc<OpenSandboxes>,
 ) -> Result<BuiltTemplate, BuildFailure> {
-    let _place = engine.places.acquire().await;
+    let _slot = engine.slots.acquire().await;
     // In a box: what a build keeps while it waits is much, and its owner is small.
     let building = Box::pin(async {
-        let build = base::begin(&engine, &order, &log, &place).await?;
+        let build = base::begin(&engine, &order, &log, &open).await?;
         build.finish().await
     });
     building.await

@@ -49,7 +49,7 @@ impl Build<'_> {
             let sandbox = self.sandbox().await?;
             try_start(sandbox, start, &log).await?;
         }
-        self.place.clear().await;
+        self.open.clear().await;
         let context = self.context;
         let env = context.environment.iter();
         let image = TemplateImage {

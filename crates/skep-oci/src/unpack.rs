@@ -148,7 +148,7 @@ impl Unpacker {
             .process_group(0)
             .spawn()
             .map_err(text)?;
-        let report = last_words(&mut child, cancel);
+        let report = read_report(&mut child, cancel);
         // It has said all that it has to say, or nobody listens any more.
         if let Err(error) = child.kill() {
             tracing::debug!(%error, "the unpacking process has ended by itself");
@@ -165,7 +165,7 @@ impl Unpacker {
 }
 
 /// Everything that the process prints until it closes its output.
-fn last_words(child: &mut Child, cancel: &Cancel) -> io::Result<Vec<u8>> {
+fn read_report(child: &mut Child, cancel: &Cancel) -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + UNPACK_TIMEOUT;
     let Some(output) = child.stdout.take() else {
         return Err(io::ErrorKind::BrokenPipe.into());

@@ -66,7 +66,7 @@ impl Build<'_> {
         context: &Context,
     ) -> Result<(), StepFailure> {
         let source = self.open_sandbox(layers).await?;
-        self.place.keep_source(Arc::clone(&source));
+        self.open.keep_source(Arc::clone(&source));
         let found = self.find(source.as_ref(), &copy.sources).await?;
         if found.len() > 1 && !copy.destination.ends_with('/') {
             return Err(StepFailure::caller(format!(
@@ -80,7 +80,7 @@ impl Build<'_> {
             packed.push((found, archive));
         }
         // Its place may be needed for the step's own.
-        self.place.clear_source().await;
+        self.open.clear_source().await;
         for (found, archive) in packed {
             self.place_found(&found, archive, copy, context).await?;
         }

@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use super::*;
 
-struct Place {
+struct Fixture {
     directory: TempDir,
     uploads: Uploads,
     team: TeamId,
     files: FilesHash,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let directory = TempDir::new().unwrap();
         Self {
@@ -95,34 +95,40 @@ fn length(body: &[u8]) -> Option<u64> {
 #[tokio::test]
 async fn an_archive_is_kept_with_gzip_and_without_for_its_team_alone() {
     for body in [tar(1), gzip(&tar(1))] {
-        let place = Place::new();
-        assert!(!place.is_present());
-        place.send(length(&body), &body).await.unwrap();
-        assert!(place.is_present());
-        assert_eq!(place.count(), 1);
+        let fixture = Fixture::new();
+        assert!(!fixture.is_present());
+        fixture.send(length(&body), &body).await.unwrap();
+        assert!(fixture.is_present());
+        assert_eq!(fixture.count(), 1);
         let other = TeamId::random();
-        assert!(!place.uploads.is_present(&other, &place.files).unwrap());
-        assert!(place.uploads.open(&other, &place.files).unwrap().is_none());
+        assert!(!fixture.uploads.is_present(&other, &fixture.files).unwrap());
+        assert!(
+            fixture
+                .uploads
+                .open(&other, &fixture.files)
+                .unwrap()
+                .is_none()
+        );
     }
 }
 
 #[tokio::test]
 async fn whoever_reads_an_archive_goes_on_when_it_is_replaced() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     let (old, new) = (tar(1), tar(2));
-    place.send(None, &old).await.unwrap();
-    let mut open = place
+    fixture.send(None, &old).await.unwrap();
+    let mut open = fixture
         .uploads
-        .open(&place.team, &place.files)
+        .open(&fixture.team, &fixture.files)
         .unwrap()
         .unwrap();
-    place.send(None, &new).await.unwrap();
+    fixture.send(None, &new).await.unwrap();
     let mut read = Vec::new();
     open.read_to_end(&mut read).unwrap();
     assert_eq!(read, old);
-    let mut open = place
+    let mut open = fixture
         .uploads
-        .open(&place.team, &place.files)
+        .open(&fixture.team, &fixture.files)
         .unwrap()
         .unwrap();
     read.clear();
@@ -132,12 +138,12 @@ async fn whoever_reads_an_archive_goes_on_when_it_is_replaced() {
 
 #[tokio::test]
 async fn what_is_not_complete_leaves_nothing() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     let (plain, packed) = (tar(1), gzip(&tar(1)));
     let check = async |announced, body: &[u8], expected: &str| {
-        let refused = place.send(announced, body).await.unwrap_err();
+        let refused = fixture.send(announced, body).await.unwrap_err();
         assert_eq!(refused, expected);
-        assert_eq!((place.is_present(), place.count()), (false, 0));
+        assert_eq!((fixture.is_present(), fixture.count()), (false, 0));
     };
     let short = length(&plain).map(|length| length + 1);
     check(
@@ -170,36 +176,36 @@ async fn what_is_not_complete_leaves_nothing() {
     check(length(&large), &[], too_large).await;
     check(None, &large, too_large).await;
     let broken = vec![Ok(Bytes::from(plain)), Err(io::Error::other("reset"))];
-    let refused = place.send_chunks(None, broken).await.unwrap_err();
+    let refused = fixture.send_chunks(None, broken).await.unwrap_err();
     assert_eq!(refused, "the archive is broken: the upload broke off");
-    assert_eq!((place.is_present(), place.count()), (false, 0));
+    assert_eq!((fixture.is_present(), fixture.count()), (false, 0));
 }
 
 #[tokio::test]
 async fn what_a_dead_server_was_receiving_is_removed() {
-    let place = Place::new();
-    let incoming = place.directory.path().join(INCOMING);
+    let fixture = Fixture::new();
+    let incoming = fixture.directory.path().join(INCOMING);
     std::fs::create_dir(&incoming).unwrap();
     std::fs::write(incoming.join("half"), "x").unwrap();
-    place.uploads.clear_incoming().unwrap();
-    place.uploads.clear_incoming().unwrap();
-    assert_eq!(place.count(), 0);
+    fixture.uploads.clear_incoming().unwrap();
+    fixture.uploads.clear_incoming().unwrap();
+    assert_eq!(fixture.count(), 0);
 }
 
 #[tokio::test]
 async fn an_archive_that_nobody_has_asked_for_since_goes() {
-    let place = Place::new();
-    place.send(None, &tar(7)).await.unwrap();
+    let fixture = Fixture::new();
+    fixture.send(None, &tar(7)).await.unwrap();
     let later = SystemTime::now() + std::time::Duration::from_secs(60);
     let earlier = SystemTime::now() - std::time::Duration::from_secs(60);
-    assert_eq!(place.uploads.forget_unused(earlier).unwrap(), 0);
-    let path = place.uploads.path(&place.team, &place.files);
+    assert_eq!(fixture.uploads.forget_unused(earlier).unwrap(), 0);
+    let path = fixture.uploads.path(&fixture.team, &fixture.files);
     let file = File::options().write(true).open(path).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     // A client that hears that it is there does not send it again.
-    assert!(place.is_present());
-    assert_eq!(place.uploads.forget_unused(earlier).unwrap(), 0);
-    assert!(place.uploads.forget_unused(later).unwrap() > 0);
-    assert!(!place.is_present());
-    assert_eq!(place.count(), 0);
+    assert!(fixture.is_present());
+    assert_eq!(fixture.uploads.forget_unused(earlier).unwrap(), 0);
+    assert!(fixture.uploads.forget_unused(later).unwrap() > 0);
+    assert!(!fixture.is_present());
+    assert_eq!(fixture.count(), 0);
 }
