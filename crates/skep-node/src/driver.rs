@@ -15,7 +15,7 @@ use skep_telemetry::Chain;
 use skep_types::{
     Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, ImagePurpose, OnTimeout,
     PauseRequest, Phase, Resources, ResumeRequest, Resumed, RollBackRequest, SandboxSpec,
-    SandboxStatus, TransitionError, Usage, Verdict,
+    SandboxStatus, Sleeper, TransitionError, Usage, Verdict,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,7 @@ use crate::journal::Noted;
 use crate::memory_mean::MemoryMean;
 use crate::node::{CreateError, Inner, KillError};
 use crate::record::DriverRecord;
-use crate::route::{NodeRoute, Sleeper};
+use crate::route::NodeRoute;
 
 /// A request to a driver.
 pub(crate) enum Request {

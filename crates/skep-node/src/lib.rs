@@ -34,4 +34,4 @@ pub use journal::{Journal, MemoryJournal, Noted};
 pub use layers::Layers;
 pub use metrics::Metrics;
 pub use node::{CreateError, KillError, Node, NodeOptions, PausePolicy, SpareCounts};
-pub use route::{NodeRoute, Sleeper};
+pub use route::NodeRoute;

@@ -14,7 +14,7 @@ use skep_telemetry::Tasks;
 use skep_types::{
     AccessToken, AdmissionPolicy, Capabilities, DeadlineMode, Departure, Egress, EndReason,
     ExecutionId, LogEntry, LoggedRequest, NotHere, OnTimeout, Phase, Resources, SandboxId,
-    SandboxKind, SandboxSpec, SandboxStatus, Usage, WhenStopped,
+    SandboxKind, SandboxSpec, SandboxStatus, Sleeper, Usage, WhenStopped,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -27,7 +27,7 @@ use crate::journal::Journal;
 use crate::layers::Layers;
 use crate::log;
 use crate::metrics::Metrics;
-use crate::route::{NodeRoute, Sleeper};
+use crate::route::NodeRoute;
 use crate::spares::Spares;
 
 /// Limit on the requests that wait for one driver. A caller beyond that waits its turn.

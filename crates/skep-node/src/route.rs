@@ -6,19 +6,6 @@ use std::sync::Arc;
 use skep_types::{AccessToken, ExecutionId, Ingress, Redacted, SandboxId};
 use tokio_util::sync::CancellationToken;
 
-/// A paused sandbox that goes on when somebody uses it.
-#[derive(Debug, Clone)]
-pub struct Sleeper {
-    /// Id of the sandbox.
-    pub id: SandboxId,
-    /// Token that callers of the agent must show.
-    pub access_token: Option<AccessToken>,
-    /// True if callers from outside need not show it.
-    pub is_open: bool,
-    /// Rule for requests to its ports.
-    pub ingress: Arc<Ingress>,
-}
-
 /// Everything the proxy needs to reach one execution of a sandbox.
 #[derive(Debug, Clone)]
 pub struct NodeRoute {

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId};
+use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId, Sleeper};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Route, Routes, Sleeper, WakeError};
+use crate::{Route, Routes, WakeError};
 
 /// Routes kept in a map.
 #[derive(Debug, Default)]

@@ -33,6 +33,7 @@ mod resources;
 mod run;
 mod sandbox;
 mod secrets;
+mod sleeper;
 mod template;
 mod tenant;
 mod transition;
@@ -85,6 +86,7 @@ pub use sandbox::{
     WhenStopped,
 };
 pub use secrets::{Secrets, SecretsError};
+pub use sleeper::Sleeper;
 pub use template::{ReferenceError, TemplateImage, TemplateReference, TemplateStart};
 pub use tenant::{Sharing, TenantId};
 pub use transition::TransitionError;

@@ -18,13 +18,12 @@ use skep_isolation::{AfterCheckpoint, ChangeError};
 use skep_telemetry::Chain;
 use skep_types::{
     Capabilities, Capability, Checkpoint, Event, HostResource, ImageKind, KeptIn, NotHere,
-    PauseRequest, SandboxStatus, TransitionError, Unsupported, Verdict,
+    PauseRequest, SandboxStatus, Sleeper, TransitionError, Unsupported, Verdict,
 };
 use tokio::time::Instant;
 
 use super::{Driver, Held};
 use crate::clock::wall_now;
-use crate::route::Sleeper;
 
 /// Pause before an image is tried again that could not be written.
 const STORE_AGAIN: Duration = Duration::from_mins(5);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use parking_lot::Mutex;
-use skep_types::SandboxId;
+use skep_types::{SandboxId, Sleeper};
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::interpreter::INTERPRETER_PORT;
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ use crate::client::admission::Credentials;
 use crate::refusal::Refusal;
 use crate::request::credentials::shown_to_holder;
 use crate::request::headers::is_lent_token;
-use crate::routing::route::{Route, Sleeper, WakeError};
+use crate::routing::route::{Route, WakeError};
 use crate::routing::signed_url::SignedUrl;
 use crate::shared::Shared;
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use skep_types::{AccessToken, ExecutionId, Ingress, Redacted, SandboxId};
+use skep_types::{AccessToken, ExecutionId, Ingress, Redacted, SandboxId, Sleeper};
 use tokio_util::sync::CancellationToken;
 
 /// The sandboxes that can be reached now.
@@ -45,19 +45,6 @@ pub trait Routes: Send + Sync + 'static {
     /// Lets a paused sandbox go on and returns when it can be reached. Who may ask for that has
     /// been decided.
     fn wake(&self, id: SandboxId) -> BoxFuture<'_, Result<Arc<Route>, WakeError>>;
-}
-
-/// A paused sandbox that goes on when somebody uses it.
-#[derive(Debug, Clone)]
-pub struct Sleeper {
-    /// The sandbox's id, as in host names and headers.
-    pub id: SandboxId,
-    /// Token that opens its agent, if it has one.
-    pub access_token: Option<AccessToken>,
-    /// True if callers need not show it.
-    pub is_open: bool,
-    /// Rule for requests to its ports.
-    pub ingress: Arc<Ingress>,
 }
 
 /// Failure to let a paused sandbox go on.

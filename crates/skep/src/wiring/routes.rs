@@ -7,9 +7,9 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use skep_control::{ChangeError, Control};
 use skep_node::{Node, NodeRoute};
-use skep_proxy::{Route, Routes, Sleeper, WakeError};
+use skep_proxy::{Route, Routes, WakeError};
 use skep_telemetry::Chain;
-use skep_types::{AccessToken, SandboxId, TransitionError};
+use skep_types::{AccessToken, SandboxId, Sleeper, TransitionError};
 
 /// Finds running sandboxes on the node. Those that are paused go on through control, because they
 /// count for their team then.
@@ -40,11 +40,11 @@ impl Routes for NodeRoutes {
     }
 
     fn sleeper(&self, id: &SandboxId) -> Option<Sleeper> {
-        self.node.sleeper(id).map(sleeper)
+        self.node.sleeper(id)
     }
 
     fn find_sleeper(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Sleeper> {
-        self.node.find_sleeper(accepts).map(sleeper)
+        self.node.find_sleeper(accepts)
     }
 
     fn wake(&self, id: SandboxId) -> BoxFuture<'_, Result<Arc<Route>, WakeError>> {
@@ -83,15 +83,8 @@ fn wake_error(error: ChangeError) -> WakeError {
     }
 }
 
-fn sleeper(sleeper: skep_node::Sleeper) -> Sleeper {
-    Sleeper {
-        id: sleeper.id,
-        access_token: sleeper.access_token,
-        is_open: sleeper.is_open,
-        ingress: sleeper.ingress,
-    }
-}
-
+/// What ends a route is a signal of the runtime, which shared types do not know; so each side has a
+/// type of its own, and this is where they meet.
 fn route(route: NodeRoute) -> Arc<Route> {
     Arc::new(Route {
         id: route.id,
