@@ -22,6 +22,7 @@ mod rust_tokens;
 mod todo;
 mod unsafe_code;
 mod unused_dependencies;
+mod wiring;
 
 use std::fmt;
 use std::path::Path;
@@ -107,6 +108,7 @@ fn check(root: &Path) -> anyhow::Result<Findings> {
         configuration::check(&tree),
         rest_page::check(&tree),
         openapi::check(&tree),
+        wiring::check(&tree).into_iter().collect(),
     ];
     Ok(Findings {
         violations: violations.into_iter().flatten().collect(),

@@ -236,6 +236,27 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
+/// This executable as its caller can write it: by its name if that finds it.
+///
+/// # Errors
+///
+/// If this executable cannot be found.
+pub fn own_command(search_path: &str) -> Result<String, CliError> {
+    let executable = std::env::current_exe().map_err(CliError::failure)?;
+    let directory = std::env::current_dir().unwrap_or_default();
+    Ok(quoted(&shortest(&executable, search_path, &directory)))
+}
+
+fn shortest(executable: &Path, search_path: &str, directory: &Path) -> String {
+    let parent = executable.parent().unwrap_or_else(|| Path::new("/"));
+    let found_by_name = std::env::split_paths(search_path).any(|entry| entry == parent);
+    let path = executable.strip_prefix(directory).unwrap_or(executable);
+    match executable.file_name() {
+        Some(name) if found_by_name => name.to_string_lossy().into_owned(),
+        Some(_) | None => path.to_string_lossy().into_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use skep_domain::TrustFiles;
@@ -316,5 +337,19 @@ mod tests {
             ..next()
         };
         assert!(first_steps(&bare).contains("apt-get install -y python3-venv"));
+    }
+
+    #[test]
+    fn a_command_is_written_as_short_as_it_works() {
+        let path = "/usr/local/bin:/usr/bin";
+        for (executable, expected) in [
+            ("/usr/bin/skep", "skep"),
+            ("/home/me/skep/target/release/skep", "target/release/skep"),
+            ("/opt/skep", "/opt/skep"),
+        ] {
+            let directory = Path::new("/home/me/skep");
+            let found = shortest(Path::new(executable), path, directory);
+            assert_eq!(found, expected);
+        }
     }
 }

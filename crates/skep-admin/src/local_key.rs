@@ -9,6 +9,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use skep_cli::CliError;
+use skep_control::{ApiKey, Control, KeyError, MalformedKey};
 
 /// Name of the key in the list of keys.
 pub const NAME: &str = "local operator";
@@ -72,6 +74,33 @@ pub fn replace(data_dir: &Path, key: &str) -> anyhow::Result<()> {
         Ok(())
     };
     replaced().with_context(|| format!("cannot write the local key `{}`", path.display()))
+}
+
+/// Returns the key in the data directory, which is made on the first start, and makes it known to the database.
+///
+/// # Errors
+///
+/// If it can be neither read, made nor registered.
+pub async fn register(data_dir: &Path, control: &Control) -> Result<String, CliError> {
+    let make = || ApiKey::random().reveal().to_owned();
+    let text = read_or_create(data_dir, make).map_err(CliError::failure)?;
+    let key = text.parse().map_err(|error: MalformedKey| {
+        let path = path(data_dir);
+        CliError::failure(error).hint(format!("remove `{}`; a new key is made", path.display()))
+    })?;
+    let team = control.default_team().await.map_err(CliError::failure)?;
+    match control.register_key(&team, NAME, &key).await {
+        Ok(()) => return Ok(text),
+        Err(KeyError::Revoked) => {}
+        Err(error) => return Err(CliError::failure(error)),
+    }
+    // Whoever revoked it wanted it dead, and the operator is not to be locked out.
+    let new = ApiKey::random();
+    let registering = control.register_key(&team, NAME, &new);
+    registering.await.map_err(CliError::failure)?;
+    replace(data_dir, new.reveal()).map_err(CliError::failure)?;
+    tracing::warn!("the local operator's key was revoked, and a new one is in its place");
+    Ok(new.reveal().to_owned())
 }
 
 #[cfg(test)]

@@ -15,6 +15,11 @@ use skep_types::TemplateImage;
 
 use crate::progress;
 
+/// Template that is built before anything is served. It is based on `base`, and while
+/// `code-interpreter-v1` is not built it stands in for that: the SDKs ask for these two when nobody
+/// names one.
+pub const FIRST_TEMPLATE: &str = "code-interpreter-slim";
+
 const BUILD_EXAMPLES: &str = "\
 Examples:
   skep template build . -n app                     the Dockerfile of this directory

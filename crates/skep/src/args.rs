@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use skep_admin::mcp::McpArgs;
 use skep_admin::{TeamCommand, TemplateCommand, UninstallArgs};
 use skep_bench::BenchArgs;
 use skep_cli::{
@@ -16,7 +17,6 @@ use skep_cli::{
 
 use crate::config::Config;
 use crate::env_vars;
-use crate::mcp::McpArgs;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::SystemTime;
 
+use skep_admin::code::reachable;
 use skep_cli::CliError;
 use skep_domain::{DnsSockets, Domain, LOCAL_DOMAIN, LocalDns, TrustFiles};
 use skep_proxy::Listener;
@@ -12,7 +13,6 @@ use skep_types::DomainName;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::code::reachable;
 use crate::config::Config;
 
 /// Protocols that the front door may be asked for, beside what the configuration says.

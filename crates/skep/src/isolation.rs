@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use skep_admin::start_error;
 use skep_agents::HttpAgents;
 use skep_checkpoint::{Criu, ImageKey};
 use skep_cli::{CliError, ExitKind};
-use skep_host::{InstanceError, PageOut, ProxyCommand, StartError, resolvers_in};
+use skep_host::{PageOut, ProxyCommand, resolvers_in};
 use skep_install::AgentBuild;
 use skep_isolation::VolumeMounts;
 use skep_native::{CheckpointConfig, Native, NativeConfig, ZygoteConfig};
@@ -146,27 +147,6 @@ fn zygotes(pool: &Pool) -> Result<Option<ZygoteConfig>, CliError> {
         most,
         ..ZygoteConfig::default()
     }))
-}
-
-fn start_error(error: StartError) -> CliError {
-    let (kind, hint) = match &error {
-        StartError::Instance(InstanceError::DataInUse(_)) => (
-            ExitKind::Input,
-            "stop the other server first, or choose another directory with `--data-dir`",
-        ),
-        StartError::Instance(InstanceError::AllTaken | InstanceError::File { .. })
-        | StartError::Cgroups(_)
-        | StartError::Firewall(_)
-        | StartError::Dns { .. }
-        | StartError::Host { .. } => (
-            ExitKind::Failure,
-            "`skep doctor` says what this machine lacks",
-        ),
-    };
-    CliError {
-        kind,
-        ..CliError::failure(error).hint(hint)
-    }
 }
 
 fn resolvers(network: &Network) -> Result<Vec<SocketAddr>, CliError> {

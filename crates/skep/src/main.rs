@@ -1,15 +1,10 @@
 //! The `skep` executable: server and command line, with the agent and the launcher inside.
 
 mod args;
-mod background_build;
-mod bench;
-mod code;
 mod front_door;
 mod isolation;
-mod man;
 mod mcp;
 mod metrics;
-mod private_server;
 mod serve;
 mod suggest;
 mod up;
@@ -21,8 +16,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{CommandFactory as _, Parser as _};
-use skep_admin::{TemplateCommand, criu, doctor, local_key, root, rotate_key, template};
-use skep_cli::{CliError, DefaultServer, ExitKind, KeyCommand, print_bytes};
+use skep_admin::{
+    Invocation, TemplateCommand, bench, code, criu, doctor, local_key, man, root, rotate_key,
+    template,
+};
+use skep_cli::{CliError, ExitKind, KeyCommand, print_bytes};
 use skep_image::{Cancel, Catalog};
 use skep_launch::Launcher;
 use skep_packages::PackageSettings;
@@ -76,6 +74,7 @@ fn misused(error: clap::Error) -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, CliError> {
     let config = || load_config(&cli);
+    let file = cli.config.as_deref();
     match &cli.command {
         Command::Up(args) => {
             root::require("up")?;
@@ -117,8 +116,8 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Secret(_)
         | Command::Webhook(_)
         | Command::Events(_) => {
-            let server = default_server(&config()?);
-            return client(cli.command, &server, cli.json);
+            let config = config()?;
+            return client(invocation(None, &config), cli.command, cli.json);
         }
         Command::Team(command) => {
             let data_dir = config()?.data_dir;
@@ -129,21 +128,27 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             if args.against.is_none() {
                 root::require("bench")?;
             }
-            return bench::run(args, cli.config.as_deref(), &config()?);
+            return bench::run(args, file, &config()?);
         }
         Command::Run { server, run } => {
-            let ran = code::run(&cli, config()?, server, (**run).clone());
+            let config = config()?;
+            let ran = code::run(invocation(file, &config), server, (**run).clone());
             return Ok(ran.unwrap_or_else(|error| not_run(&error, cli.json)));
         }
         Command::Repl { server, repl } => {
-            let ran = code::repl(&cli, config()?, server, (**repl).clone());
+            let config = config()?;
+            let ran = code::repl(invocation(file, &config), server, (**repl).clone());
             return Ok(ran.unwrap_or_else(|error| not_run(&error, cli.json)));
         }
         Command::Mcp { server, mcp } => {
             // Standard output is the protocol's; standard error is shown by agents.
-            return mcp::stdio(&cli, &config()?, server, (**mcp).clone());
+            let config = config()?;
+            return skep_admin::mcp::stdio(invocation(file, &config), server, (**mcp).clone());
         }
-        Command::Notebook(command) => return code::notebook(&cli, config()?, command.clone()),
+        Command::Notebook(command) => {
+            let config = config()?;
+            return code::notebook(invocation(file, &config), command.clone());
+        }
         Command::Uninstall(args) => {
             let mut config = config()?;
             config.cache_dir = args.cache_dir.clone().unwrap_or(config.cache_dir);
@@ -157,7 +162,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             }
             return doctor::run(&config, args.output.json);
         }
-        Command::Man { directory } => man::run(directory.as_deref())?,
+        Command::Man { directory } => man::run(Cli::command(), directory.as_deref())?,
         Command::Completions { shell } => {
             // To memory first: it panics if nobody reads it.
             let mut text = Vec::new();
@@ -176,22 +181,17 @@ fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
         .map_err(CliError::failure)
 }
 
-/// The server that client commands talk to when they name none: what the SDKs are told, or the
-/// one that the configuration of this host says.
-fn default_server(config: &Config) -> DefaultServer {
-    let configured = || format!("http://{}", code::reachable(config.listen));
-    DefaultServer {
-        url: told_server().unwrap_or_else(configured),
-        local_key: local_key::path(&config.data_dir),
+fn invocation<'a>(config_file: Option<&'a Path>, config: &'a Config) -> Invocation<'a> {
+    Invocation {
+        config,
+        config_file,
+        environment,
+        build: |config, name| build_template(config, name).map(drop),
     }
 }
 
-/// The URL of the API that the SDKs are told by the environment.
-fn told_server() -> Option<String> {
-    environment(env_vars::E2B_API_URL).filter(|url| !url.is_empty())
-}
-
-fn client(command: Command, server: &DefaultServer, json: bool) -> Result<ExitCode, CliError> {
+fn client(invocation: Invocation<'_>, command: Command, json: bool) -> Result<ExitCode, CliError> {
+    let server = &invocation.default_server();
     let failure_code = if let Command::Sandbox(command) = &command {
         command.failure_code()
     } else {

@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use skep_admin::announce::Ready;
-use skep_admin::{install_error, local_key};
+use skep_admin::{BackgroundBuild, RunningBuild, install_error, local_key};
 use skep_agents::{BuildSandboxes, HttpAgents};
 use skep_api::Access;
 use skep_build::{Downloads, Engine, EngineOptions, HostSettings, Limits as BuildLimits, Uploads};
 use skep_cli::CliError;
-use skep_control::{ApiKey, Control, KeyError, Living, Parts, Reports, Retention, TeamLimits};
+use skep_control::{Control, Living, Parts, Reports, Retention, TeamLimits};
 use skep_http::Destinations;
 use skep_image::Catalog;
 use skep_native::Native;
@@ -32,7 +32,6 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::background_build::{BackgroundBuild, RunningBuild};
 use crate::config::{self, Config, Records};
 use crate::front_door::{FrontDoor, Protocol};
 use crate::isolation;
@@ -221,20 +220,7 @@ impl Server {
         let built = catalog.open_above(&config.data_dir.join("builds"));
         let built = Arc::new(built.map_err(CliError::failure)?);
         let catalog = Arc::new(catalog);
-        let node = Node::new(NodeOptions {
-            isolation: Arc::<Native>::clone(&isolation),
-            layers: Arc::new(CatalogLayers(Arc::clone(&built))),
-            journal: Arc::new(ReportJournal(reports.clone())),
-            agents: Arc::new(HttpAgents),
-            spares: config.pool.ready as usize,
-            admission: config.admission.policy(),
-            pauses: PausePolicy {
-                checkpoint_after: Duration::from_secs(config.pause.checkpoint_after.into()),
-                compress_after: Some(config.pause.compress_after)
-                    .filter(|seconds| *seconds > 0)
-                    .map(|seconds| Duration::from_secs(seconds.into())),
-            },
-        });
+        let node = open_node(config, &isolation, &built, &reports);
         // Before control is opened, which takes its registry and its quotas from what the node has:
         // a sandbox that is adopted later would count for nobody.
         let living = reports.living().await.map_err(CliError::failure)?;
@@ -253,7 +239,7 @@ impl Server {
         .await?;
         vault::leave_no_dump();
         vault::open(&control).await?;
-        let api_key = local_key(config, &control).await?;
+        let api_key = local_key::register(&config.data_dir, &control).await?;
 
         // Not earlier: from here on connections are queued, and no request may miss a sandbox that
         // is only not adopted yet.
@@ -288,23 +274,12 @@ impl Server {
             webhook_destinations: destinations.clone(),
             metrics: Arc::<Metrics>::clone(&metrics),
         });
-        let webhooks = Dispatcher::start(DispatcherOptions {
-            control: control.clone(),
-            destinations,
-            backoff: Backoff::default(),
-            clock: Arc::new(SystemClock),
-            render: skep_api::event_body,
-        });
+        let webhooks = start_webhooks(&control, destinations)?;
         let routes = Arc::new(NodeRoutes {
             node: node.clone(),
             control: control.clone(),
         });
-        let front_config = ProxyConfig {
-            contexts_without_token: config.security.contexts_without_token,
-            demand_tokens: demand_tokens(&config.security, address.ip()),
-            ..proxy_config(&config.server, door.domain())
-        };
-        let front = Proxy::new(front_config, api, routes);
+        let front = Proxy::new(front_config(config, &door, address.ip()), api, routes);
         // The API shows the proxy's metrics, and the proxy is made with the API inside.
         metrics.proxy.get_or_init(|| front.metrics());
         let ready = Ready {
@@ -321,7 +296,7 @@ impl Server {
             node,
             control,
             builds,
-            webhooks: webhooks.map_err(CliError::failure)?,
+            webhooks,
             front,
             listeners: [Some(listener), own_listener]
                 .into_iter()
@@ -329,6 +304,47 @@ impl Server {
                 .collect(),
             ready,
         })
+    }
+}
+
+fn open_node(
+    config: &Config,
+    isolation: &Arc<Native>,
+    built: &Arc<Catalog>,
+    reports: &Reports,
+) -> Node {
+    Node::new(NodeOptions {
+        isolation: Arc::<Native>::clone(isolation),
+        layers: Arc::new(CatalogLayers(Arc::clone(built))),
+        journal: Arc::new(ReportJournal(reports.clone())),
+        agents: Arc::new(HttpAgents),
+        spares: config.pool.ready as usize,
+        admission: config.admission.policy(),
+        pauses: PausePolicy {
+            checkpoint_after: Duration::from_secs(config.pause.checkpoint_after.into()),
+            compress_after: Some(config.pause.compress_after)
+                .filter(|seconds| *seconds > 0)
+                .map(|seconds| Duration::from_secs(seconds.into())),
+        },
+    })
+}
+
+fn start_webhooks(control: &Control, destinations: Destinations) -> Result<Dispatcher, CliError> {
+    Dispatcher::start(DispatcherOptions {
+        control: control.clone(),
+        destinations,
+        backoff: Backoff::default(),
+        clock: Arc::new(SystemClock),
+        render: skep_api::event_body,
+    })
+    .map_err(CliError::failure)
+}
+
+fn front_config(config: &Config, door: &FrontDoor, listens_on: IpAddr) -> ProxyConfig {
+    ProxyConfig {
+        contexts_without_token: config.security.contexts_without_token,
+        demand_tokens: demand_tokens(&config.security, listens_on),
+        ..proxy_config(&config.server, door.domain())
     }
 }
 
@@ -522,27 +538,4 @@ async fn open_control(
     })
     .await
     .map_err(CliError::failure)
-}
-
-/// The key in the data directory, made on the first start and known to the database.
-async fn local_key(config: &Config, control: &Control) -> Result<String, CliError> {
-    let make = || ApiKey::random().reveal().to_owned();
-    let text = local_key::read_or_create(&config.data_dir, make).map_err(CliError::failure)?;
-    let key = text.parse().map_err(|error: skep_control::MalformedKey| {
-        let path = local_key::path(&config.data_dir);
-        CliError::failure(error).hint(format!("remove `{}`; a new key is made", path.display()))
-    })?;
-    let team = control.default_team().await.map_err(CliError::failure)?;
-    match control.register_key(&team, local_key::NAME, &key).await {
-        Ok(()) => return Ok(text),
-        Err(KeyError::Revoked) => {}
-        Err(error) => return Err(CliError::failure(error)),
-    }
-    // Whoever revoked it wanted it dead, and the operator is not to be locked out.
-    let new = ApiKey::random();
-    let registering = control.register_key(&team, local_key::NAME, &new);
-    registering.await.map_err(CliError::failure)?;
-    local_key::replace(&config.data_dir, new.reveal()).map_err(CliError::failure)?;
-    tracing::warn!("the local operator's key was revoked, and a new one is in its place");
-    Ok(new.reveal().to_owned())
 }

@@ -1,10 +1,10 @@
 //! `skep up` and `skep serve`: what is built first, and who is told what.
 
-use std::path::Path;
 use std::time::Duration;
 
 use skep_admin::announce::{self, Example, INTERPRETER, NextSteps, Ready};
-use skep_admin::{criu, install_error};
+use skep_admin::template::FIRST_TEMPLATE;
+use skep_admin::{BackgroundBuild, criu, install_error};
 use skep_api::Access;
 use skep_cli::CliError;
 use skep_domain::LOCAL_DOMAIN;
@@ -12,16 +12,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::args::{ServeArgs, UpArgs};
-use crate::background_build::BackgroundBuild;
 use crate::config::Config;
 use crate::front_door::Protocol;
 use crate::serve::{self, Choices, Ends};
-use crate::{build_template, environment, host_settings};
+use crate::{build_template, environment, host_settings, launcher};
 
-/// The template that is built before anything is served. It is based on `base`, and while
-/// `code-interpreter-v1` is not built it stands in for that: the SDKs ask for these two when nobody
-/// names one.
-pub(crate) const FIRST_TEMPLATE: &str = "code-interpreter-slim";
 /// Templates that are built while it serves: what `Sandbox.create(mcp=…)` of the SDKs asks for, which
 /// is small, and the whole interpreter, which takes long.
 const REST: &[&str] = &["mcp-gateway", INTERPRETER];
@@ -35,14 +30,24 @@ const HINT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Whatever kept the server from starting, with a hint.
 pub(crate) fn up(config: Config, args: &UpArgs) -> Result<(), CliError> {
     build_template(&config, FIRST_TEMPLATE)?;
-    criu::fetch_if_missing(&config, &host_settings()?);
-    let audience = if args.serve.json {
-        Audience::Program
+    let host = host_settings()?;
+    criu::fetch_if_missing(&config, &host);
+    let reader = if args.serve.json {
+        Reader::Program
     } else {
-        Audience::Person
+        Reader::Person
     };
-    let build = (!args.slim).then(|| BackgroundBuild::new(&config.cache_dir, REST));
-    run(config, &args.serve, audience, build)
+    let build = if args.slim {
+        None
+    } else {
+        Some(BackgroundBuild {
+            cache_dir: config.cache_dir.clone(),
+            names: REST,
+            host,
+            launcher: launcher()?,
+        })
+    };
+    run(config, &args.serve, reader, build)
 }
 
 /// Serves and builds nothing.
@@ -51,17 +56,17 @@ pub(crate) fn up(config: Config, args: &UpArgs) -> Result<(), CliError> {
 ///
 /// Whatever kept the server from starting, with a hint.
 pub(crate) fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
-    let audience = if args.json {
-        Audience::Program
+    let reader = if args.json {
+        Reader::Program
     } else {
-        Audience::Journal
+        Reader::Journal
     };
-    run(config, args, audience, None)
+    run(config, args, reader, None)
 }
 
 /// Reader of the announcement.
 #[derive(Debug, Clone, Copy)]
-enum Audience {
+enum Reader {
     Program,
     Person,
     Journal,
@@ -70,7 +75,7 @@ enum Audience {
 fn run(
     config: Config,
     args: &ServeArgs,
-    audience: Audience,
+    reader: Reader,
     build: Option<BackgroundBuild>,
 ) -> Result<(), CliError> {
     let choices = choices(&config, args)?;
@@ -80,7 +85,7 @@ fn run(
         .build()
         .map_err(CliError::failure)?;
     let served = runtime.block_on(async {
-        let announcement = Announcement::prepare(audience, &config)?;
+        let announcement = Announcement::prepare(reader, &config)?;
         let announce = async |ready: &Ready| announcement.make(ready).await;
         serve::serve(config, choices, announce, build).await
     });
@@ -132,13 +137,16 @@ enum Announcement {
 }
 
 impl Announcement {
-    fn prepare(audience: Audience, config: &Config) -> Result<Self, CliError> {
-        Ok(match audience {
-            Audience::Program => Self::Program,
-            Audience::Journal => Self::Journal,
-            Audience::Person => {
+    fn prepare(reader: Reader, config: &Config) -> Result<Self, CliError> {
+        Ok(match reader {
+            Reader::Program => Self::Program,
+            Reader::Journal => Self::Journal,
+            Reader::Person => {
                 let example = Example::of_templates(&config.cache_dir)?;
-                let unknown = NextSteps::unknown(own_command()?, example);
+                let unknown = NextSteps::unknown(
+                    announce::own_command(&environment("PATH").unwrap_or_default())?,
+                    example,
+                );
                 let domain = config.domain.as_deref().unwrap_or(LOCAL_DOMAIN);
                 let looking = unknown.clone().look(domain.to_owned());
                 Self::Person {
@@ -164,47 +172,6 @@ impl Announcement {
         };
         if told.is_err() {
             tracing::warn!("nobody reads how to connect");
-        }
-    }
-}
-
-/// This executable as its caller can write it: by its name if that finds it.
-fn own_command() -> Result<String, CliError> {
-    let executable = std::env::current_exe().map_err(CliError::failure)?;
-    let search_path = environment("PATH").unwrap_or_default();
-    let directory = std::env::current_dir().unwrap_or_default();
-    Ok(announce::quoted(&shortest(
-        &executable,
-        &search_path,
-        &directory,
-    )))
-}
-
-fn shortest(executable: &Path, search_path: &str, directory: &Path) -> String {
-    let parent = executable.parent().unwrap_or_else(|| Path::new("/"));
-    let found_by_name = std::env::split_paths(search_path).any(|entry| entry == parent);
-    let path = executable.strip_prefix(directory).unwrap_or(executable);
-    match executable.file_name() {
-        Some(name) if found_by_name => name.to_string_lossy().into_owned(),
-        Some(_) | None => path.to_string_lossy().into_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_written_as_short_as_it_works() {
-        let path = "/usr/local/bin:/usr/bin";
-        for (executable, expected) in [
-            ("/usr/bin/skep", "skep"),
-            ("/home/me/skep/target/release/skep", "target/release/skep"),
-            ("/opt/skep", "/opt/skep"),
-        ] {
-            let directory = Path::new("/home/me/skep");
-            let found = shortest(Path::new(executable), path, directory);
-            assert_eq!(found, expected);
         }
     }
 }

@@ -20,8 +20,8 @@ use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
 use crate::{
-    agents, bombs, builds, copied, edges, forked, full_host, hoarding, left_behind, remembered, restored,
-    stage, table, undying, volumes, wall,
+    agents, bombs, builds, copied, edges, forked, full_host, hoarding, left_behind, remembered,
+    restored, stage, table, undying, volumes, wall,
 };
 
 /// Number of runs of a race where it must be won once.

@@ -4,11 +4,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use skep_admin::local_key;
 use skep_bench::BenchArgs;
 use skep_cli::{CliError, key_of_host};
+use skep_config::{Config, env_vars};
 
-use crate::config::Config;
+use crate::local_key;
 
 /// Name of the executable that measures.
 const BENCH: &str = "skep-bench";
@@ -18,7 +18,7 @@ const BENCH: &str = "skep-bench";
 /// # Errors
 ///
 /// If `skep-bench` is not there, or cannot be executed.
-pub(crate) fn run(
+pub fn run(
     args: &BenchArgs,
     config_file: Option<&Path>,
     config: &Config,
@@ -48,7 +48,7 @@ pub(crate) fn run(
     });
     if let Some(key) = args.api_key().map(str::to_owned).or(own_key) {
         // By its variable: arguments are shown to everybody by `ps`.
-        command.env(crate::env_vars::E2B_API_KEY, key);
+        command.env(env_vars::E2B_API_KEY, key);
     }
     Err(CliError::failure(command.exec()))
 }

@@ -1,16 +1,17 @@
 //! Templates that are built while the server serves.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use skep_admin::template;
 use skep_cli::{CliError, print_note};
 use skep_image::{Cancel, Catalog};
+use skep_launch::Launcher;
+use skep_packages::PackageSettings;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::{host_settings, launcher};
+use crate::template;
 
 /// Priority of the build among the processes of the host: the lowest, for sandboxes come first.
 /// The kernel derives the one for disks from it.
@@ -20,33 +21,31 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A build that is to begin once clients can connect.
 #[derive(Debug)]
-pub(crate) struct BackgroundBuild {
-    cache_dir: PathBuf,
+pub struct BackgroundBuild {
+    /// Directory of template layers.
+    pub cache_dir: PathBuf,
     /// Names of the templates, in the order in which they are built.
-    names: &'static [&'static str],
+    pub names: &'static [&'static str],
+    /// Package mirrors, proxies and certificate authorities of this host.
+    pub host: PackageSettings,
+    /// Launcher of the steps.
+    pub launcher: Launcher,
 }
 
 /// A build that has begun.
 #[derive(Debug)]
-pub(crate) struct RunningBuild {
+pub struct RunningBuild {
     cancel: Cancel,
     ended: oneshot::Receiver<Result<(), CliError>>,
 }
 
 impl BackgroundBuild {
-    pub(crate) fn new(cache_dir: &Path, names: &'static [&'static str]) -> Self {
-        Self {
-            cache_dir: cache_dir.to_owned(),
-            names,
-        }
-    }
-
     /// Starts the build on a thread of its own, whose processes inherit its low priority.
     ///
     /// # Errors
     ///
     /// If there is no thread to be had.
-    pub(crate) fn start(self) -> Result<RunningBuild, CliError> {
+    pub fn start(self) -> Result<RunningBuild, CliError> {
         let cancel = Cancel::default();
         let (sender, ended) = oneshot::channel();
         let asked = cancel.clone();
@@ -78,9 +77,8 @@ impl BackgroundBuild {
                 ));
             }
         }
-        let (host, launcher) = (host_settings()?, launcher()?);
         for &name in self.names {
-            template::build(&catalog, &host, &launcher, name, cancel)?;
+            template::build(&catalog, &self.host, &self.launcher, name, cancel)?;
         }
         Ok(())
     }
@@ -93,7 +91,7 @@ impl RunningBuild {
     /// # Cancel safety
     ///
     /// Nothing is lost if this is dropped and called again.
-    pub(crate) async fn ended(&mut self) -> bool {
+    pub async fn ended(&mut self) -> bool {
         match (&mut self.ended).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
@@ -112,7 +110,7 @@ impl RunningBuild {
 
     /// Asks the build to end, and waits until it has. What is finished of it is kept, and the next
     /// build sweeps up the rest.
-    pub(crate) async fn stop(mut self) {
+    pub async fn stop(mut self) {
         self.cancel.cancel();
         if timeout(STOP_TIMEOUT, self.ended()).await.is_err() {
             tracing::warn!("the template build did not end in time and is left behind");

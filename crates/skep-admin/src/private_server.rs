@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use skep_cli::CliError;
 use skep_client::{Client, ServerCommand, ServerError, ServerProcess};
+use skep_config::{Config, env_vars};
 use tempfile::TempDir;
-
-use crate::config::Config;
-use crate::env_vars;
 
 /// Time limit for a server to leave the host as it was.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);

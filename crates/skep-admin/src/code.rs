@@ -1,20 +1,22 @@
 //! `skep run`, `skep repl`, `skep notebook` and `skep mcp`: which server they use, and what must be there first.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use skep_admin::local_key;
-use skep_cli::{ChosenServerArgs, CliError, NotebookCommand, ReplArgs, RunArgs, Screen};
+use skep_cli::{
+    ChosenServerArgs, CliError, DefaultServer, NotebookCommand, ReplArgs, RunArgs, Screen,
+};
 use skep_client::Client;
+use skep_config::{Config, env_vars};
 use skep_image::{Catalog, builtin};
 use tokio::time::timeout;
 
-use crate::args::Cli;
-use crate::config::Config;
+use crate::local_key;
 use crate::private_server::PrivateServer;
-use crate::{build_template, environment, told_server};
+use crate::template::FIRST_TEMPLATE;
 
 /// Body of the answer to `GET /health`, of our servers and of E2B's.
 const HEALTHY: &str = "Health check successful";
@@ -22,6 +24,44 @@ const HEALTHY: &str = "Health check successful";
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(3);
 /// The name that the SDKs ask for. Smaller templates stand in for it.
 const USUAL_TEMPLATE: &str = "code-interpreter-v1";
+
+/// One call of the program: its configuration, and what it has of the environment.
+#[derive(Clone, Copy)]
+pub struct Invocation<'a> {
+    /// The configuration, with what the arguments say.
+    pub config: &'a Config,
+    /// The file that was named by the arguments.
+    pub config_file: Option<&'a Path>,
+    /// Reads a variable.
+    pub environment: fn(&str) -> Option<String>,
+    /// Builds a built-in template on this host. Blocks.
+    pub build: fn(&Config, &str) -> Result<(), CliError>,
+}
+
+impl fmt::Debug for Invocation<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = formatter.debug_struct("Invocation");
+        all.field("config_file", &self.config_file);
+        all.finish_non_exhaustive()
+    }
+}
+
+impl Invocation<'_> {
+    /// The server that client commands talk to when they name none: what the SDKs are told, or the
+    /// one that the configuration of this host says.
+    pub fn default_server(&self) -> DefaultServer {
+        let configured = || format!("http://{}", reachable(self.config.listen));
+        DefaultServer {
+            url: self.told_server().unwrap_or_else(configured),
+            local_key: local_key::path(&self.config.data_dir),
+        }
+    }
+
+    /// The URL of the API that the SDKs are told by the environment.
+    fn told_server(&self) -> Option<String> {
+        (self.environment)(env_vars::E2B_API_URL).filter(|url| !url.is_empty())
+    }
+}
 
 /// Requirements of a command on the server it runs on.
 pub(crate) struct Needs {
@@ -43,9 +83,8 @@ enum Reached {
 /// # Errors
 ///
 /// Whatever kept it from being run.
-pub(crate) fn run(
-    cli: &Cli,
-    config: Config,
+pub fn run(
+    invocation: Invocation<'_>,
     server: &ChosenServerArgs,
     args: RunArgs,
 ) -> Result<ExitCode, CliError> {
@@ -54,7 +93,8 @@ pub(crate) fn run(
         templates: prepared.templates(),
         keeps: prepared.keeps_sandbox(),
     };
-    with_server(cli, &config, server, &needs, async |client| {
+    let environment = invocation.environment;
+    with_server(invocation, server, &needs, async |client| {
         prepared
             .run(client, Screen::detect(environment), environment)
             .await
@@ -66,9 +106,8 @@ pub(crate) fn run(
 /// # Errors
 ///
 /// Whatever kept it from being opened.
-pub(crate) fn repl(
-    cli: &Cli,
-    config: Config,
+pub fn repl(
+    invocation: Invocation<'_>,
     server: &ChosenServerArgs,
     args: ReplArgs,
 ) -> Result<ExitCode, CliError> {
@@ -76,7 +115,8 @@ pub(crate) fn repl(
         templates: args.templates(),
         keeps: args.keeps_sandbox(),
     };
-    with_server(cli, &config, server, &needs, async |client| {
+    let environment = invocation.environment;
+    with_server(invocation, server, &needs, async |client| {
         args.run(client, Screen::detect(environment), environment)
             .await
     })
@@ -87,9 +127,8 @@ pub(crate) fn repl(
 /// # Errors
 ///
 /// Whatever kept it from being run or written.
-pub(crate) fn notebook(
-    cli: &Cli,
-    config: Config,
+pub fn notebook(
+    invocation: Invocation<'_>,
     command: NotebookCommand,
 ) -> Result<ExitCode, CliError> {
     match command {
@@ -99,8 +138,8 @@ pub(crate) fn notebook(
                 templates: prepared.templates(),
                 keeps: false,
             };
-            with_server(cli, &config, &server, &needs, async |client| {
-                prepared.run(client, environment).await
+            with_server(invocation, &server, &needs, async |client| {
+                prepared.run(client, invocation.environment).await
             })
         }
         NotebookCommand::Export { server, export } => {
@@ -109,15 +148,14 @@ pub(crate) fn notebook(
                 keeps: false,
             };
             let work = async |client| export.run(client).await;
-            with_server(cli, &config, &server, &needs, work)
+            with_server(invocation, &server, &needs, work)
         }
     }
 }
 
 /// Does `work` with the server that was named, or the one on this host, or one of its own.
 pub(crate) fn with_server(
-    cli: &Cli,
-    config: &Config,
+    invocation: Invocation<'_>,
     server: &ChosenServerArgs,
     needs: &Needs,
     work: impl AsyncFnOnce(Client) -> Result<u8, CliError>,
@@ -128,12 +166,12 @@ pub(crate) fn with_server(
         .enable_all()
         .build()
         .map_err(CliError::failure)?;
-    let reached = match runtime.block_on(running(config, server))? {
+    let reached = match runtime.block_on(running(invocation, server))? {
         Some(client) => Reached::Running(client),
         None => {
-            check_private(config, needs)?;
-            ensure_template(config, &needs.templates)?;
-            let started = PrivateServer::start(cli.config.as_deref(), config)?;
+            check_private(invocation.config, needs)?;
+            ensure_template(invocation, &needs.templates)?;
+            let started = PrivateServer::start(invocation.config_file, invocation.config)?;
             Reached::Own(Box::new(started))
         }
     };
@@ -151,15 +189,18 @@ pub(crate) fn with_server(
 }
 
 /// A client of the server that was named, or of the one on this host; `None` if none runs.
-async fn running(config: &Config, server: &ChosenServerArgs) -> Result<Option<Client>, CliError> {
-    let key = local_key::path(&config.data_dir);
+async fn running(
+    invocation: Invocation<'_>,
+    server: &ChosenServerArgs,
+) -> Result<Option<Client>, CliError> {
+    let key = local_key::path(&invocation.config.data_dir);
     if let Some(named) = server.named(&key) {
         return named.map(Some);
     }
-    if let Some(url) = told_server() {
+    if let Some(url) = invocation.told_server() {
         return server.at(&url, &key).map(Some);
     }
-    let url = format!("http://{}", reachable(config.listen));
+    let url = format!("http://{}", reachable(invocation.config.listen));
     let stranger = Client::new(&url, "")?;
     let answer = timeout(HEALTH_TIMEOUT, stranger.health()).await;
     if !matches!(answer, Ok(Ok(text)) if text == HEALTHY) {
@@ -169,13 +210,13 @@ async fn running(config: &Config, server: &ChosenServerArgs) -> Result<Option<Cl
 }
 
 /// The address at which a client on this host reaches a server that listens on `address`.
-pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
+pub fn reachable(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => {
             SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()))
         }
         IpAddr::V6(ip) if ip.is_unspecified() => {
-            SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, address.port()))
+            SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()))
         }
         IpAddr::V4(_) | IpAddr::V6(_) => address,
     }
@@ -207,7 +248,8 @@ fn check_private(config: &Config, needs: &Needs) -> Result<(), CliError> {
 }
 
 /// Builds a built-in template unless one of these is there. Blocks.
-fn ensure_template(config: &Config, names: &[String]) -> Result<(), CliError> {
+fn ensure_template(invocation: Invocation<'_>, names: &[String]) -> Result<(), CliError> {
+    let (config, build) = (invocation.config, invocation.build);
     for name in names {
         if is_built(&config.cache_dir, name)? && !builtin().contains_key(name) {
             return Ok(());
@@ -225,9 +267,9 @@ fn ensure_template(config: &Config, names: &[String]) -> Result<(), CliError> {
     match name.as_str() {
         // It takes long, so it is built by who asks for it; the default stands in for it.
         USUAL_TEMPLATE if is_built => Ok(()),
-        USUAL_TEMPLATE => build_template(config, crate::up::FIRST_TEMPLATE).map(drop),
+        USUAL_TEMPLATE => build(config, FIRST_TEMPLATE),
         name if is_built && !builtin().contains_key(name) => Ok(()),
-        name => build_template(config, name).map(drop),
+        name => build(config, name),
     }
 }
 
