@@ -70,19 +70,6 @@ impl<'a> Templates<'a> {
         Ok(TemplateBuild::new(self.client, requested))
     }
 
-    /// The build of a template with these ids. Makes no call.
-    pub fn existing_build(&self, template: &str, build: &str) -> TemplateBuild {
-        let requested = RequestedTemplate {
-            template_id: template.to_owned(),
-            build_id: build.to_owned(),
-            public: false,
-            names: Vec::new(),
-            tags: Vec::new(),
-            aliases: Vec::new(),
-        };
-        TemplateBuild::new(self.client, requested)
-    }
-
     /// All templates: those of the team, and those that belong to everybody.
     ///
     /// # Errors

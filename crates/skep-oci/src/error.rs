@@ -92,9 +92,4 @@ impl PullReason {
     pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action, source }
     }
-
-    /// Returns true if the platform is at fault and not the caller or a registry.
-    pub fn is_internal(&self) -> bool {
-        matches!(self, Self::Store(_) | Self::System { .. })
-    }
 }
