@@ -14,6 +14,7 @@ use skep_config::{Config, env_vars};
 use skep_image::{Catalog, builtin};
 use tokio::time::timeout;
 
+use crate::announce::INTERPRETER;
 use crate::local_key;
 use crate::private_server::PrivateServer;
 use crate::template::FIRST_TEMPLATE;
@@ -22,8 +23,6 @@ use crate::template::FIRST_TEMPLATE;
 const HEALTHY: &str = "Health check successful";
 /// Time limit for the health check of a server on this host. Something else may listen there.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(3);
-/// The name that the SDKs ask for. Smaller templates stand in for it.
-const USUAL_TEMPLATE: &str = "code-interpreter-v1";
 
 /// One call of the program: its configuration, and what it has of the environment.
 #[derive(Clone, Copy)]
@@ -266,8 +265,8 @@ fn ensure_template(invocation: Invocation<'_>, names: &[String]) -> Result<(), C
     let is_built = is_built(&config.cache_dir, name)?;
     match name.as_str() {
         // It takes long, so it is built by who asks for it; the default stands in for it.
-        USUAL_TEMPLATE if is_built => Ok(()),
-        USUAL_TEMPLATE => build(config, FIRST_TEMPLATE),
+        INTERPRETER if is_built => Ok(()),
+        INTERPRETER => build(config, FIRST_TEMPLATE),
         name if is_built && !builtin().contains_key(name) => Ok(()),
         name => build(config, name),
     }

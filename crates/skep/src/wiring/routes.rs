@@ -83,8 +83,8 @@ fn wake_error(error: ChangeError) -> WakeError {
     }
 }
 
-/// What ends a route is a signal of the runtime, which shared types do not know; so each side has a
-/// type of its own, and this is where they meet.
+/// The same route for the proxy. A signal of the runtime ends it, which shared types do not know, so each
+/// side has a type of its own.
 fn route(route: NodeRoute) -> Arc<Route> {
     Arc::new(Route {
         id: route.id,
