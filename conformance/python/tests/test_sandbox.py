@@ -75,7 +75,7 @@ async def test_an_idempotency_key_used_for_another_request_is_refused(sdk, fresh
     await fresh(idempotency_key=tag)
     error = await sdk.error(sdk.Sandbox.create, idempotency_key=tag, metadata={"other": "request"})
     assert type(error).__name__ == "SandboxException"
-    assert error.status_code == 422
+    assert error.status_code == 409
 
 
 @feature("sandbox.connect")

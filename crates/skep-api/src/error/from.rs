@@ -304,14 +304,17 @@ impl From<IdempotencyError> for ApiError {
                     .retry(Retry::After(1))
             }
             IdempotencyError::Mismatch => Self::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
+                StatusCode::CONFLICT,
                 "idempotency_request_mismatch",
                 message,
-            ),
-            IdempotencyError::OutcomeUnknown => {
-                Self::new(StatusCode::CONFLICT, "idempotency_outcome_unknown", message)
-                    .retry(Retry::Never)
-            }
+            )
+            .retry(Retry::Never),
+            IdempotencyError::OutcomeUnknown => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency_outcome_unknown",
+                message,
+            )
+            .retry(Retry::Never),
         }
     }
 }

@@ -90,8 +90,9 @@ async fn create(
     let mut asked: rest::NewSandbox = body.parse()?;
     let options = asked.skep.get_or_insert_default();
     options.secret_envs.extend(secret_envs(headers)?);
+    let idempotency = idempotency(headers, &asked, generation)?;
     let mut request = read(asked, caller.limits, generation)?;
-    request.idempotency = idempotency(headers, body, generation)?;
+    request.idempotency = idempotency;
     let order = edge.control().create(caller, request).await?;
     let sandbox = render::sandbox(&order, edge.domain());
     Ok((StatusCode::CREATED, Json(sandbox)))
@@ -207,9 +208,11 @@ fn secrets(
         .map_err(|error| ApiError::validation(format!("skep.secrets is not accepted: {error}")))
 }
 
+/// The name of a request, and a digest of what it asks for: clients that repeat it may write it in
+/// another order.
 fn idempotency(
     headers: &HeaderMap,
-    body: &RawBody,
+    asked: &rest::NewSandbox,
     generation: Generation,
 ) -> Result<Option<(IdempotencyKey, RequestDigest)>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else {
@@ -220,5 +223,6 @@ fn idempotency(
         Generation::First => b"/sandboxes",
         Generation::Second => b"/v2/sandboxes",
     };
-    Ok(Some((key, RequestDigest::of(&[route, &body.0]))))
+    let asked = serde_json::to_vec(asked).map_err(ApiError::validation)?;
+    Ok(Some((key, RequestDigest::of(&[route, &asked]))))
 }

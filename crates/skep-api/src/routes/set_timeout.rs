@@ -12,15 +12,15 @@ use crate::error::ApiError;
 use crate::router::Edge;
 use crate::sandbox_path::SandboxPath;
 
-/// Gives a sandbox another time to live, counted from now. Zero ends it at once.
+/// Gives a sandbox another time to live, counted from now. None, or less than that, ends it at
+/// once: clients that compute what is left send negative ones.
 pub(crate) async fn set_timeout(
     authorized: Authorized,
     State(edge): State<Edge>,
     path: SandboxPath,
     Body(body): Body<rest::SetTimeout>,
 ) -> Result<StatusCode, ApiError> {
-    let seconds = u64::try_from(body.timeout)
-        .map_err(|_negative| ApiError::validation("timeout must be at least 0"))?;
+    let seconds = body.timeout.max(0).unsigned_abs();
     let lifetime = Duration::from_secs(seconds);
     edge.control()
         .set_lifetime(&authorized.caller, &path.id()?, lifetime)

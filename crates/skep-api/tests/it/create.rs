@@ -508,13 +508,17 @@ async fn a_repeated_request_is_answered_like_the_first() {
     let first = server.send_with(&headers, line).await;
     let again = server.send_with(&headers, line).await;
     assert_eq!((again.status, &again.body), (201, &first.body));
+    let written_otherwise =
+        r#"POST /v2/sandboxes { "envVars" : {"A":"1"}, "timeout": null, "templateID":"base" }"#;
+    let again = server.send_with(&headers, written_otherwise).await;
+    assert_eq!((again.status, &again.body), (201, &first.body));
     assert_eq!(server.nodes.count(), 1);
 
     let other = r#"POST /v2/sandboxes {"templateID":"base","envVars":{"A":"2"}}"#;
     let mismatch = server.send_with(&headers, other).await;
     assert_eq!(
         mismatch.text(),
-        r#"422 {"code":422,"error_code":"idempotency_request_mismatch","message":"this idempotency key was used for another request"}"#
+        r#"409 {"code":409,"error_code":"idempotency_request_mismatch","message":"this idempotency key was used for another request"}"#
     );
     // The same words from another team are another request.
     let (_, second) = server.second_team().await;
@@ -589,7 +593,7 @@ async fn a_request_that_the_server_died_in_is_not_guessed_at() {
     let answer = server.send_with(&headers, line).await;
     assert_eq!(
         answer.text(),
-        r#"409 {"code":409,"error_code":"idempotency_outcome_unknown","message":"the outcome of the first request with this idempotency key is not known"}"#
+        r#"422 {"code":422,"error_code":"idempotency_outcome_unknown","message":"the outcome of the first request with this idempotency key is not known"}"#
     );
     assert_eq!(answer.header("should-retry"), Some("false"));
 }
