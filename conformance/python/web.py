@@ -49,6 +49,23 @@ def fetch(url, method="GET", headers=None, body=None):
         connection.close()
 
 
+def side_by_side(count, method, path, body=None):
+    """The same request to the API on `count` connections that were there before the first of them is answered."""
+    base = API_URL or f"https://api.{DOMAIN}"
+    connections = [dial(base)[1] for _ in range(count)]
+    try:
+        for connection in connections:
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+        headers = {"X-API-Key": os.environ["E2B_API_KEY"], "Content-Type": "application/json"}
+        for connection in connections:
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+        return [connection.getresponse().status for connection in connections]
+    finally:
+        for connection in connections:
+            connection.close()
+
+
 def by_name(scheme, name):
     """`GET /` at a name of the server's, which is looked up as a browser does: on this host."""
     host, port = name.rsplit(":", 1)

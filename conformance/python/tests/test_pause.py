@@ -93,6 +93,9 @@ async def test_a_paused_sandbox_is_out_of_reach_and_has_no_deadline(sdk):
         await pause(sdk, sandbox)
         answer = await in_thread(web.port, sandbox, 49983, "/health")
         assert (answer.status, answer.json["message"]) == (502, "The sandbox was not found")
+        token = {"X-Access-Token": (await state(sandbox))["envdAccessToken"]}
+        answer = await in_thread(web.port, sandbox, 49983, "/health", token)
+        assert answer.status == 502 and "was not found: it is paused; connect to it" in answer.json["message"], answer
         error = await sdk.error(sandbox.set_timeout, 60)
         assert "404" in str(error) or "not found" in str(error), repr(error)
         end = (await state(sandbox))["endAt"]
@@ -177,6 +180,18 @@ async def test_fifty_calls_at_once_leave_one_sandbox_that_answers(sdk):
             assert answer.status in allowed[verb], (verb, answer)
         await sdk.call(sandbox.connect)
         assert await output(sdk, sandbox, "echo alive") == "alive"
+    finally:
+        await sdk.call(sandbox.kill)
+
+
+@feature("pause.races")
+async def test_pauses_side_by_side_are_one_pause_and_a_later_one_is_told(sdk):
+    sandbox = await create(sdk)
+    try:
+        path = f"/sandboxes/{sandbox.sandbox_id}/pause"
+        assert await in_thread(web.side_by_side, 5, "POST", path, {}) == [204] * 5
+        answer = await in_thread(web.api, "POST", path, {})
+        assert answer.status == 409 and "already paused" in answer.json["message"], answer
     finally:
         await sdk.call(sandbox.kill)
 

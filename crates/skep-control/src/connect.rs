@@ -146,7 +146,7 @@ impl Control {
 
     /// A sandbox that runs, is paused, or is between these. One that is being killed is a conflict:
     /// it may seem to be there still.
-    async fn connectable(
+    pub(crate) async fn connectable(
         &self,
         caller: &Caller,
         id: &SandboxId,

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use skep_types::{
     Capabilities, Egress, ImageKind, PauseRequest, Phase, SandboxId, SandboxStatus,
     TransitionError, VolumeName,
 };
 
+use crate::control::now;
 use crate::registry::Entry;
 use crate::{Blocked, Caller, Control, QuotaReached, Sandbox, SandboxNotFound};
 
@@ -17,7 +19,22 @@ pub struct PauseOrder {
     pub kind: ImageKind,
     /// True if a sandbox whose agent does not answer is to be left alone.
     pub needs_agent: bool,
+    /// Earliest moment at which the caller can have asked, if that is known.
+    pub asked_after: Option<Timestamp>,
 }
+
+impl PauseOrder {
+    /// Decides whether a caller who finds a sandbox that was paused at `paused_at` has asked at the
+    /// same time as whoever paused it. A pause takes milliseconds, and callers who ask side by side
+    /// do not arrive within them.
+    fn is_of_pause(&self, paused_at: Timestamp, now: Timestamp) -> bool {
+        let may_be_older = self.asked_after.is_some_and(|after| after <= paused_at);
+        may_be_older && now.duration_since(paused_at) <= SAME_TIME
+    }
+}
+
+/// Time after a pause within which callers arrive who have asked side by side with its caller.
+const SAME_TIME: SignedDuration = SignedDuration::from_millis(500);
 
 /// Failure to change a sandbox, which is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +87,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`ChangeError`]; [`ChangeError::Conflict`] also if it is paused already.
+    /// [`ChangeError`]; [`ChangeError::Conflict`] also if it is paused already, unless the caller may
+    /// have asked before it was.
     pub async fn pause(
         &self,
         caller: &Caller,
@@ -83,6 +101,10 @@ impl Control {
             // that somebody else's resume makes of it.
             Phase::Running | Phase::Snapshotting | Phase::Pausing => Some(status.execution),
             Phase::Resuming => None,
+            Phase::Paused if asked.is_of_pause(status.ends_at, now()) => {
+                let order = Arc::clone(&entry.order);
+                return Ok(Sandbox { order, status });
+            }
             Phase::Paused | Phase::Starting | Phase::Stopping | Phase::Stuck | Phase::Gone => {
                 return Err(conflict(id, status.phase));
             }
@@ -110,14 +132,16 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`ChangeError`]; the old policy holds. One that is paused is not found.
+    /// [`ChangeError`]; the old policy holds. One that is paused is not found, and one that is being
+    /// killed is a conflict.
     pub async fn set_egress(
         &self,
         caller: &Caller,
         id: &SandboxId,
         egress: Egress,
     ) -> Result<(), ChangeError> {
-        let (_, status) = self.changeable_entry(caller, id).await?;
+        caller.may_change()?;
+        let (_, status) = self.connectable(caller, id).await?;
         match status.phase {
             Phase::Running => {}
             Phase::Paused => return Err(SandboxNotFound(id.clone()).into()),

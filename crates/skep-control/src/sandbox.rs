@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use skep_store::{Order, StoreError};
-use skep_types::{Departure, Phase, SandboxId, SandboxStatus, TeamId};
+use skep_types::{AccessToken, Departure, Phase, SandboxId, SandboxStatus, TeamId};
 
 use crate::{Caller, Control, KillError};
 
@@ -72,6 +72,12 @@ impl Control {
         }
         self.inner.registry.remove(&caller.team.id, id);
         Ok(())
+    }
+
+    /// Returns true if `accepts` says yes to the token that opens this sandbox of any team.
+    pub fn is_opened(&self, id: &SandboxId, accepts: impl Fn(&AccessToken) -> bool) -> bool {
+        let entry = self.inner.registry.find_anywhere(id);
+        entry.is_some_and(|entry| entry.order.access_token.as_ref().is_some_and(accepts))
     }
 
     /// The end of a sandbox of this team, if it has ended and is remembered.

@@ -42,7 +42,7 @@ mod vault;
 mod volume;
 mod webhook;
 
-pub use authenticated::Authenticated;
+pub use authenticated::{Authenticated, SentAfter};
 pub use build::{
     BuildBase, BuildContext, BuildFailure, BuildId, BuildIdError, BuildLogEntry, BuildOrder,
     BuildPhase, BuildStep, BuiltTemplate, FilesHash, FilesHashError, Instruction,

@@ -45,18 +45,16 @@ pub(crate) async fn fork(
 
 /// A paused sandbox is copied by a snapshot; the contract has no fork of it.
 fn fork_error(error: SnapshotError) -> ApiError {
-    if let SnapshotError::Change(ChangeError::Conflict {
-        id,
-        phase: Phase::Paused,
-    }) = &error
-    {
-        return ApiError::new(
-            StatusCode::CONFLICT,
-            "sandbox_conflict",
-            format!("Sandbox '{id}' is paused and cannot be forked; resume it first"),
-        );
-    }
-    error.into()
+    let SnapshotError::Change(ChangeError::Conflict { id, phase }) = &error else {
+        return error.into();
+    };
+    let message = if *phase == Phase::Paused {
+        format!("Sandbox '{id}' is paused and cannot be forked; resume it first")
+    } else {
+        let state = render::state_name(*phase);
+        format!("Sandbox '{id}' cannot be forked while in '{state}' state")
+    };
+    ApiError::new(StatusCode::CONFLICT, "sandbox_conflict", message)
 }
 
 fn count(body: &rest::Fork, sandboxes: u32) -> Result<usize, ApiError> {

@@ -1,9 +1,13 @@
 //! `POST /sandboxes/{id}/pause`
 
+use std::time::Instant;
+
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
+use jiff::{SignedDuration, Timestamp};
 use skep_control::{ChangeError, PauseOrder};
-use skep_types::{Capability, ImageKind, Phase, SandboxId, TransitionError};
+use skep_types::{Capability, ImageKind, Phase, SandboxId, SentAfter, TransitionError};
 
 use super::not_yet::not_yet;
 use crate::authorized::Authorized;
@@ -21,6 +25,7 @@ pub(crate) async fn pause(
     path: SandboxPath,
     method: Method,
     uri: Uri,
+    sent: Option<Extension<SentAfter>>,
     OptionalBody(body): OptionalBody<skep_wire::rest::Pause>,
 ) -> Result<StatusCode, ApiError> {
     let (control, caller) = (edge.control(), &authorized.caller);
@@ -35,6 +40,7 @@ pub(crate) async fn pause(
     let order = PauseOrder {
         kind,
         needs_agent: body.require_healthy_guest.unwrap_or(false),
+        asked_after: sent.and_then(|Extension(SentAfter(at))| wall_time(at)),
     };
     match control.pause(caller, &id, order).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT),
@@ -46,6 +52,12 @@ pub(crate) async fn pause(
         )),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The wall clock's time of a moment that is past.
+fn wall_time(at: Instant) -> Option<Timestamp> {
+    let past = SignedDuration::try_from(at.elapsed()).ok()?;
+    Timestamp::now().checked_sub(past).ok()
 }
 
 fn cannot_be_paused(id: &SandboxId, phase: Phase) -> ApiError {

@@ -96,6 +96,7 @@ async fn a_sandbox_that_is_ending_is_hidden_and_cannot_be_changed() {
         format!(r#"POST /sandboxes/{id}/timeout {{"timeout":10}}"#),
         format!("POST /sandboxes/{id}/refreshes"),
         format!("POST /v2/sandboxes/{id}/connect"),
+        format!("PUT /sandboxes/{id}/network {{}}"),
     ] {
         let answer = server.send(&line).await;
         let expected = format!(r#"Sandbox "{id}" is being killed"#);

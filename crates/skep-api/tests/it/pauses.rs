@@ -1,6 +1,6 @@
 //! Pausing and resuming, on a host that can and on one that cannot.
 
-use skep_types::{Capabilities, Obstacle};
+use skep_types::{Capabilities, Obstacle, Phase};
 
 use crate::server::Server;
 
@@ -188,4 +188,87 @@ async fn a_host_that_cannot_pause_says_so_and_the_sandbox_runs_on() {
     }
     let shown = server.send(&format!("GET /sandboxes/{id}")).await;
     assert_eq!(shown.json()["state"], "running");
+}
+
+/// What is refused at once in each phase: status, and what the message says of it.
+#[tokio::test]
+async fn what_does_not_fit_to_what_is_under_way_is_refused_by_name() {
+    let server = Server::new().await;
+    server.nodes.set_capabilities(Capabilities::all());
+    let id = server.create(r#"{"templateID":"base"}"#).await;
+    let pause = format!("POST /sandboxes/{id}/pause");
+    let connect = format!("POST /v2/sandboxes/{id}/connect");
+    let resume = format!("POST /sandboxes/{id}/resume");
+    let snapshot = format!(r#"POST /sandboxes/{id}/snapshots {{"memory":false}}"#);
+    let fork = format!("POST /sandboxes/{id}/fork");
+    let timeout = format!(r#"POST /sandboxes/{id}/timeout {{"timeout":60}}"#);
+    let network = format!("PUT /sandboxes/{id}/network {{}}");
+    let detail = format!("GET /sandboxes/{id}");
+    for (phase, line, status, says) in [
+        (
+            Phase::Pausing,
+            &snapshot,
+            409,
+            "cannot be snapshotted while in 'pausing' state",
+        ),
+        (
+            Phase::Pausing,
+            &fork,
+            409,
+            "cannot be forked while in 'pausing' state",
+        ),
+        (Phase::Pausing, &timeout, 409, "is being paused or resumed"),
+        (Phase::Pausing, &network, 409, "while in 'pausing' state"),
+        (
+            Phase::Snapshotting,
+            &resume,
+            409,
+            "snapshot is currently being created",
+        ),
+        (
+            Phase::Snapshotting,
+            &snapshot,
+            409,
+            "while in 'snapshotting' state",
+        ),
+        (
+            Phase::Snapshotting,
+            &fork,
+            409,
+            "cannot be forked while in 'snapshotting' state",
+        ),
+        (
+            Phase::Snapshotting,
+            &network,
+            409,
+            "while in 'snapshotting' state",
+        ),
+        (Phase::Resuming, &snapshot, 409, "while in 'resuming' state"),
+        (
+            Phase::Resuming,
+            &fork,
+            409,
+            "cannot be forked while in 'resuming' state",
+        ),
+        (Phase::Resuming, &timeout, 409, "is being paused or resumed"),
+        (Phase::Resuming, &network, 409, "while in 'resuming' state"),
+        (Phase::Paused, &pause, 409, "is already paused"),
+        (Phase::Paused, &fork, 409, "is paused and cannot be forked"),
+        (Phase::Paused, &timeout, 404, "is paused; resume it first"),
+        (Phase::Paused, &network, 404, "doesn't exist"),
+        (Phase::Stopping, &pause, 404, "doesn't exist"),
+        (Phase::Stopping, &connect, 409, "is being killed"),
+        (Phase::Stopping, &resume, 404, "doesn't exist"),
+        (Phase::Stopping, &snapshot, 404, "doesn't exist"),
+        (Phase::Stopping, &fork, 404, "doesn't exist"),
+        (Phase::Stopping, &timeout, 409, "is being killed"),
+        (Phase::Stopping, &network, 409, "is being killed"),
+        (Phase::Stopping, &detail, 404, "doesn't exist"),
+    ] {
+        server.nodes.set_phase(&id, phase);
+        let answer = server.send(line).await;
+        let message = answer.json()["message"].to_string();
+        assert_eq!(answer.status, status, "{phase:?} {line}: {message}");
+        assert!(message.contains(says), "{phase:?} {line}: {message}");
+    }
 }

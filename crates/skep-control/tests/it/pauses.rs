@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use skep_control::{
     ChangeError, ConnectOrder, Control, CreateRequest, FakeNodes, ForkRequest, IfRunning, Lifetime,
     PauseOrder, SnapshotError, SnapshotName, SnapshotOrder, SnapshotQuery,
@@ -43,6 +44,7 @@ fn with_memory() -> PauseOrder {
     PauseOrder {
         kind: ImageKind::Memory,
         needs_agent: false,
+        asked_after: None,
     }
 }
 
@@ -58,6 +60,31 @@ fn order(lifetime: Duration) -> ConnectOrder {
 async fn created(control: &Control) -> SandboxId {
     let caller = anybody(control).await;
     control.create(&caller, request()).await.unwrap().id.clone()
+}
+
+#[tokio::test]
+async fn whoever_may_have_asked_before_the_pause_has_paused_it_too() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let caller = anybody(control).await;
+    let id = created(control).await;
+    let asked_after = |asked_after| PauseOrder {
+        asked_after: Some(asked_after),
+        ..with_memory()
+    };
+    let before = Timestamp::now();
+    control.pause(&caller, &id, with_memory()).await.unwrap();
+
+    let joined = control.pause(&caller, &id, asked_after(before)).await;
+
+    assert_eq!(joined.unwrap().status.phase, Phase::Paused);
+    for late in [asked_after(Timestamp::now()), with_memory()] {
+        let refused = control.pause(&caller, &id, late).await.unwrap_err();
+        assert!(
+            matches!(refused, ChangeError::Conflict { .. }),
+            "{refused:?}"
+        );
+    }
 }
 
 #[tokio::test]

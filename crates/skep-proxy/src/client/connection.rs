@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use skep_types::SentAfter;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -118,6 +119,8 @@ struct State {
     /// Time at which the client made room for a part of an answer, or at which the first of those
     /// was handed out.
     taken: Instant,
+    /// Time of the last answer, or at which the connection was made.
+    answered: Instant,
     /// Time since which the socket takes nothing more.
     blocked: Option<Instant>,
     /// Parts of requests that nobody takes, with the time since which, by a number of their own. One
@@ -197,6 +200,7 @@ impl ActivityTracker {
                 multiplexed: false,
                 untaken: 0,
                 taken: now,
+                answered: now,
                 blocked: None,
                 unsent: BTreeMap::new(),
                 next_unsent: 0,
@@ -257,6 +261,7 @@ impl ActivityTracker {
             Activity::Busy(count) => Activity::Busy(count + 1),
         };
         Ok(RequestGuard(Arc::new(RequestState {
+            sent_after: SentAfter(state.answered),
             activity: Arc::clone(self),
             class: Mutex::new(class),
         })))
@@ -305,6 +310,7 @@ impl ActivityTracker {
 
     fn answered(&self, now: Instant) {
         let mut state = self.state.lock();
+        state.answered = now;
         if let Activity::Busy(count) = state.activity {
             state.activity = match count {
                 0 | 1 => Activity::Idle(now),
@@ -373,10 +379,16 @@ pub(crate) struct RequestGuard(Arc<RequestState>);
 #[derive(Debug)]
 struct RequestState {
     activity: Arc<ActivityTracker>,
+    sent_after: SentAfter,
     class: Mutex<RequestClass>,
 }
 
 impl RequestGuard {
+    /// Earliest moment at which the client can have sent the request.
+    pub(crate) fn sent_after(&self) -> SentAfter {
+        self.0.sent_after
+    }
+
     /// It is known what the request has shown. Says whether it is served.
     ///
     /// # Errors
@@ -500,6 +512,18 @@ mod tests {
         drop(second);
         check(&activity, Instant::now() + TIMES.anonymous_idle, None);
         check(&activity, Instant::now() + TIMES.idle, Some(Expired::Idle));
+    }
+
+    #[test]
+    fn a_request_was_sent_after_the_last_answer_or_on_a_new_connection() {
+        let start = Instant::now();
+        let activity = activity(start);
+        let first = activity.request(false, true).unwrap();
+        assert_eq!(first.sent_after(), SentAfter(start));
+        let before = Instant::now();
+        drop(first);
+        let second = activity.request(false, true).unwrap();
+        assert!(second.sent_after().0 >= before, "{:?}", second.sent_after());
     }
 
     #[test]

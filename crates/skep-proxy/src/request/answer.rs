@@ -166,10 +166,11 @@ async fn answer_by_sandbox(
 
 async fn answer_by_api(
     shared: &Shared,
-    request: Request<RequestBody>,
+    mut request: Request<RequestBody>,
     serving: RequestGuard,
 ) -> Result<Response<ClientBody>, Cut> {
     shared.metrics.api_requests.add_one();
+    request.extensions_mut().insert(serving.sent_after());
     let answered = shared.api.clone().oneshot(request).await;
     let mut response = answered.unwrap_or_else(|never| match never {});
     headers::forbid_guessing(response.headers_mut());

@@ -20,7 +20,7 @@ pub trait Routes: Send + Sync + 'static {
         self.find_by_signature(&|known| known.matches(token))
     }
 
-    /// The end of a sandbox that ended lately, in words, if `accepts` says yes to its access token:
+    /// Reason for which a sandbox cannot be reached that ended lately, or is paused, in words, if `accepts` says yes to its access token:
     /// nobody else learns that it ever was.
     fn departure(
         &self,

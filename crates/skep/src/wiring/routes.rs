@@ -9,7 +9,10 @@ use skep_control::{ChangeError, Control};
 use skep_node::{Node, NodeRoute};
 use skep_proxy::{Route, Routes, WakeError};
 use skep_telemetry::Chain;
-use skep_types::{AccessToken, SandboxId, Sleeper, TransitionError};
+use skep_types::{AccessToken, Phase, SandboxId, Sleeper, TransitionError};
+
+/// What holders of a paused sandbox's token are told of it.
+const PAUSED: &str = "is paused; connect to it and it goes on";
 
 /// Finds running sandboxes on the node. Those that are paused go on through control, because they
 /// count for their team then.
@@ -31,8 +34,11 @@ impl Routes for NodeRoutes {
     }
 
     fn departure(&self, id: &SandboxId, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<String> {
-        let departure = self.node.departure(id, accepts)?;
-        Some(departure.words(Timestamp::now()))
+        if let Some(departure) = self.node.departure(id, accepts) {
+            return Some(departure.words(Timestamp::now()));
+        }
+        let is_paused = matches!(self.node.status(id)?.phase, Phase::Pausing | Phase::Paused);
+        (is_paused && self.control.is_opened(id, accepts)).then(|| PAUSED.to_owned())
     }
 
     fn find_by_signature(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Arc<Route>> {
