@@ -253,6 +253,8 @@ fn shortest(executable: &Path, search_path: &str, directory: &Path) -> String {
     let path = executable.strip_prefix(directory).unwrap_or(executable);
     match executable.file_name() {
         Some(name) if found_by_name => name.to_string_lossy().into_owned(),
+        // Without a directory it would be looked for on the path.
+        Some(name) if path == Path::new(name) => format!("./{}", path.display()),
         Some(_) | None => path.to_string_lossy().into_owned(),
     }
 }
@@ -345,6 +347,7 @@ mod tests {
         for (executable, expected) in [
             ("/usr/bin/skep", "skep"),
             ("/home/me/skep/target/release/skep", "target/release/skep"),
+            ("/home/me/skep/skep", "./skep"),
             ("/opt/skep", "/opt/skep"),
         ] {
             let directory = Path::new("/home/me/skep");

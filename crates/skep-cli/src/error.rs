@@ -167,6 +167,11 @@ fn of_server(error: ClientError) -> CliError {
             message,
         } => (ExitKind::Input, not_found_hint(&error, message)),
         Cause::Refused { status, .. } if *status < 500 => (ExitKind::Input, None),
+        Cause::Agent { message, .. } | Cause::Refused { message, .. }
+            if message.contains("it is paused") =>
+        {
+            (ExitKind::Input, Some("`skep sandbox resume` lets it go on"))
+        }
         Cause::Agent { code, .. } if code == "unauthenticated" => (
             ExitKind::Input,
             Some("`--user` takes a user of the sandbox, such as root"),
@@ -186,9 +191,12 @@ fn of_server(error: ClientError) -> CliError {
 
 /// Hint for a server that gives no answer.
 fn unreachable_hint(source: &(dyn std::error::Error + 'static)) -> &'static str {
-    let is_no_tls = Chain(source).to_string().contains("InvalidContentType");
-    if is_no_tls {
+    let said = Chain(source).to_string();
+    if said.contains("InvalidContentType") {
         "it does not speak TLS: write http:// instead of https://"
+    } else if said.contains("invalid peer certificate") {
+        "it runs, but its certificate is not trusted for this name: SSL_CERT_FILE names the \
+         authorities to trust, as `skep up` prints it"
     } else {
         "is the server running? `skep up` starts one; `--server` names another"
     }
@@ -288,6 +296,15 @@ fn of_interpreter(error: ClientError) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_cannot_be_talked_to_is_told_from_one_that_is_not_there() {
+        let hint = |said: &str| unreachable_hint(&io::Error::other(said.to_owned()));
+        assert!(hint("received corrupt message of type InvalidContentType").contains("http://"));
+        let unknown = hint("invalid peer certificate: UnknownIssuer");
+        assert!(unknown.contains("SSL_CERT_FILE"), "{unknown}");
+        assert!(hint("Connection refused").contains("skep up"));
+    }
 
     #[test]
     fn a_missing_kernel_is_told_with_those_that_there_are() {

@@ -96,7 +96,7 @@ pub fn checks_of_network() -> Vec<Check> {
 
 /// Looks for what pauses need. Blocks.
 pub fn checks_of_tiers() -> Vec<Check> {
-    vec![host::checkpoints(), host::page_out()]
+    vec![host::page_out()]
 }
 
 /// Looks at the numbers that the kernel counts for all sandboxes together. Blocks.

@@ -54,8 +54,10 @@ impl<'a> Script<'a> {
             });
         }
         let name = path.unwrap_or("-c");
+        // A file of Node.js is told its name by them; what is no file has none.
+        let knows_its_file = matches!(language.name(), "javascript" | "typescript");
         let preparation = match arguments {
-            [] => None,
+            [] if path.is_none() || !knows_its_file => None,
             arguments => Some(preparation(language, name, arguments)?),
         };
         Ok(Self {
@@ -173,6 +175,22 @@ mod tests {
         let code = script(&source, None, &[], "python").unwrap();
         assert_eq!((&*code.main.code, code.shows), ("print(1)", Shows::Values));
         assert!(code.preparation.is_none() && code.main.variables.is_empty());
+    }
+
+    #[test]
+    fn a_file_of_node_knows_its_name_without_arguments_and_code_has_none() {
+        let source = source("1");
+        for language in ["javascript", "typescript"] {
+            let file = script(&source, Some("/home/user/a.mjs"), &[], language).unwrap();
+            let preparation = file.preparation.unwrap();
+            assert_eq!(preparation.variables[VARIABLE], r#"["/home/user/a.mjs"]"#);
+            let code = script(&source, None, &[], language).unwrap();
+            assert!(code.preparation.is_none());
+        }
+        for language in ["java", "bash"] {
+            let file = script(&source, Some("/home/user/a"), &[], language).unwrap();
+            assert!(file.preparation.is_none(), "{language}");
+        }
     }
 
     #[test]

@@ -67,5 +67,6 @@ mod tests {
         let end = |state: &str| rows(&record(state))[4].join(" ");
         assert_eq!(end("ended"), "ended (utc) 2026-01-02 06:16:05");
         assert_eq!(end("running"), "ends (utc) 2026-01-02 06:16:05");
+        assert_eq!(end("paused"), "paused (utc) 2026-01-02 06:16:05");
     }
 }

@@ -94,7 +94,9 @@ pub(super) fn fields(record: &SandboxRecord) -> Vec<(&'static str, String)> {
     let dash = || "-".to_owned();
     let time = |time: Option<jiff::Timestamp>| time.map_or_else(dash, moment);
     let usage = record.usage.as_ref();
-    let ends = if id::is_over(record) {
+    let ends = if record.state == SandboxRecordState::Paused {
+        "paused (utc)"
+    } else if id::is_over(record) {
         "ended (utc)"
     } else {
         "ends (utc)"

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use skep_client::{ForkedSandbox, Kept, Snapshot};
 
-use super::{Among, whole_id};
+use super::{Among, moment, whole_id};
 use crate::{
     CliError, DefaultServer, OutputArgs, ServerArgs, print_json, print_line, print_note,
     print_table,
@@ -198,11 +198,11 @@ fn show(snapshots: &[Snapshot], output: OutputArgs) -> Result<(), CliError> {
             snapshot.sandbox_id.clone(),
             if snapshot.memory { "memory" } else { "files" }.to_owned(),
             format!("{} MiB", snapshot.size_bytes >> 20),
-            snapshot.created_at.to_string(),
+            moment(snapshot.created_at),
         ]
     });
     print_table(
-        &["snapshot", "sandbox", "keeps", "size", "taken"],
+        &["snapshot", "sandbox", "keeps", "size", "taken (utc)"],
         rows.collect(),
     )
 }

@@ -248,18 +248,6 @@ fn page_out_to(swaps: &str) -> Check {
     Check::good(name, format!("{} takes their memory", swaps.join(", ")))
 }
 
-pub(super) fn checkpoints() -> Check {
-    let name = "checkpoints (CRIU)";
-    match ask_program("criu", &["--version"]) {
-        Ok(Some(version)) => Check::good(name, version),
-        Ok(None) | Err(_) => Check::limited(
-            name,
-            "not installed: sandboxes cannot be paused to disk",
-            "install criu 4.2 or newer",
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

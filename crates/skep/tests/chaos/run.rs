@@ -148,6 +148,9 @@ fn every_language_has_its_arguments_its_errors_and_its_exit_codes() {
     assert_eq!((failed.code, &*failed.out), (Some(1), "[ 'a b' ]\n"));
     let place = "at task.js:3:";
     assert!(failed.err.contains(place), "{}", failed.err);
+    world.write("where.mjs", "console.log(import.meta.url, __filename)");
+    let place = "file:///home/user/where.mjs /home/user/where.mjs\n";
+    world.check(&["where.mjs"], 0, place, "");
     let typed = "const n: number = 3; process.exit(n)";
     world.check(&["--lang", "ts", "-c", typed], 3, "", "");
     world.write("task", "#!/bin/bash\necho \"$# $1\"\nexit 4\n");
