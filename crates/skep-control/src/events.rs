@@ -1,12 +1,13 @@
 //! Events of a team's sandboxes, those of the past and those to come.
 
 use jiff::{SignedDuration, Timestamp};
-use skep_store::{EventFilter, EventRecord, Store, StoreError};
+use skep_store::{EventFilter, EventRecord, NetworkChange, Receipt, Store, StoreError};
 use skep_telemetry::Chain;
-use skep_types::{EventKind, SandboxId, TeamId};
+use skep_types::{AddressRange, BuildId, Egress, EventKind, SandboxId, TeamId};
 use tokio::sync::watch;
 
 use crate::control::now;
+use crate::template_list::build_of;
 use crate::{Caller, Control};
 
 /// Time for which events are kept.
@@ -114,9 +115,28 @@ impl Control {
 
     /// Records behind the back of the caller that a checkpoint was taken.
     pub(crate) fn note_checkpoint(&self, id: SandboxId) {
+        let noting = self.inner.store.events().checkpointed(id, now());
+        self.note(noting);
+    }
+
+    /// Records behind the back of the caller that a sandbox has other rules for what leaves it.
+    pub(crate) fn note_network(&self, id: &SandboxId, egress: &Egress) {
+        let rules = egress.rules();
+        let change = NetworkChange {
+            allowed: rules.allowed,
+            denied: match rules.internet {
+                // Which is in place of what was denied.
+                Some(false) => vec![AddressRange::everything().to_string()],
+                Some(true) | None => rules.denied,
+            },
+        };
+        let events = self.inner.store.events();
+        self.note(events.network_changed(id.clone(), change, now()));
+    }
+
+    fn note(&self, noting: Receipt) {
         let store = self.inner.store.clone();
-        let noting = store.events().checkpointed(id, now());
-        self.inner.tasks.spawn("note a checkpoint", async move {
+        self.inner.tasks.spawn("note an event", async move {
             match noting.recorded().await {
                 Ok(()) => store.events().announce(),
                 Err(error) => tracing::warn!(error = %Chain(&error), "an event is lost"),
@@ -137,6 +157,19 @@ impl Control {
             }
             forgotten += count;
         }
+    }
+}
+
+/// Id of the build that the sandbox of an event was made of, as it is listed for its template.
+pub fn build_of_event(record: &EventRecord) -> String {
+    let version = record.base.as_deref().and_then(|base| base.split_once(':'));
+    match version {
+        Some((template, build))
+            if template == record.template.as_str() && build.parse::<BuildId>().is_ok() =>
+        {
+            build.to_owned()
+        }
+        Some(_) | None => build_of(record.template.as_str()),
     }
 }
 

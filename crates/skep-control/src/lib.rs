@@ -62,7 +62,7 @@ pub use control::{Control, Parts};
 pub use copy::ForkRequest;
 pub use create::{CreateError, CreateRequest, QuotaReached};
 pub use deadline::{DeadlineError, Lifetime, LifetimeError};
-pub use events::{EventQuery, EventStream};
+pub use events::{EventQuery, EventStream, build_of_event};
 pub use fill::FillError;
 pub use housekeeping::Retention;
 pub use idempotency::{IdempotencyError, IdempotencyKey, IdempotencyKeyError, RequestDigest};
@@ -106,8 +106,8 @@ pub use webhooks::{NewWebhook, WebhookError, WebhookUpdate};
 // Rows of sandboxes, templates, keys and teams are the same here.
 pub use skep_store::{
     AttemptRecord, BuildRecord, BuildStatus, CheckpointRecord, DeliveryCounts, DeliveryRecord,
-    DeliveryVerdict, EventRecord, Key, LogLine, Order, SandboxRecord, SecretRecord, Standing,
-    StoreError, Team, TemplateRecord, VolumeRecord, WebhookRecord,
+    DeliveryVerdict, EventRecord, Key, LogLine, NetworkChange, Order, SandboxRecord, SecretRecord,
+    Standing, StoreError, Team, TemplateRecord, VolumeRecord, WebhookRecord,
 };
 
 // And what volumes are made of.

@@ -153,8 +153,10 @@ impl Control {
             | Phase::Stuck
             | Phase::Gone => return Err(conflict(id, status.phase)),
         }
-        let changing = self.inner.nodes.set_egress(id.clone(), egress);
-        changing.await.map_err(|error| refused(id, error))
+        let changing = self.inner.nodes.set_egress(id.clone(), egress.clone());
+        changing.await.map_err(|error| refused(id, error))?;
+        self.note_network(id, &egress);
+        Ok(())
     }
 
     /// A sandbox of the caller's team that the caller sees and may change.

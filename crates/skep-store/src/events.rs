@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use serde::{Deserialize, Serialize};
 use skep_types::{EndReason, EventKind, ExecutionId, SandboxId, TeamId, TemplateId, random_bytes};
 use tokio::sync::watch;
 
@@ -25,6 +26,8 @@ pub struct EventRecord {
     pub execution: ExecutionId,
     /// Template that it is made of.
     pub template: TemplateId,
+    /// Reference of the template below it all; `None` in events of older servers.
+    pub base: Option<String>,
     /// Kind of the event.
     pub kind: EventKind,
     /// Time at which it was recorded.
@@ -37,8 +40,21 @@ pub struct EventRecord {
     pub memory_mib: u32,
     /// Reason, if it ended.
     pub end_reason: Option<EndReason>,
+    /// The new deadline, if that was changed.
+    pub ends_at: Option<Timestamp>,
+    /// The new rules, if those were changed.
+    pub network: Option<NetworkChange>,
     /// Key-value pairs of the sandbox's owner, as long as it is remembered.
     pub metadata: BTreeMap<String, String>,
+}
+
+/// What may leave a sandbox since its owner has changed that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkChange {
+    /// Addresses, ranges and host names that it may reach.
+    pub allowed: Vec<String>,
+    /// Addresses and ranges that it may not.
+    pub denied: Vec<String>,
 }
 
 /// Selection of events.
@@ -70,6 +86,15 @@ impl Events<'_> {
         let operation = "record an event";
         self.0.write_retained(operation, move |connection| {
             record(connection, &id, EventKind::Checkpointed, at)
+                .map_err(|source| StoreError::of(operation, source))
+        })
+    }
+
+    /// Records that the rules for what leaves a sandbox were changed.
+    pub fn network_changed(&self, id: SandboxId, change: NetworkChange, at: Timestamp) -> Receipt {
+        let operation = "record an event";
+        self.0.write_retained(operation, move |connection| {
+            record_with(connection, &id, EventKind::Updated, Some(&change), at)
                 .map_err(|source| StoreError::of(operation, source))
         })
     }
@@ -141,17 +166,29 @@ pub(crate) fn record(
     kind: EventKind,
     at: Timestamp,
 ) -> rusqlite::Result<()> {
+    record_with(connection, id, kind, None, at)
+}
+
+/// An update that does not change the network is one of the deadline, which the row has already.
+fn record_with(
+    connection: &Connection,
+    id: &SandboxId,
+    kind: EventKind,
+    network: Option<&NetworkChange>,
+    at: Timestamp,
+) -> rusqlite::Result<()> {
+    let network = network.map(|change| serde_json::to_string(change).expect("texts are JSON"));
     let recorded: Option<(i64, String)> = connection
         .prepare_cached(
             "INSERT INTO events (id, team, sandbox, execution, template, kind, at, started_at,
-                 cpus, memory_mib, end_reason)
+                 cpus, memory_mib, end_reason, base, ends_at, network)
              SELECT ?2, team, id, execution, template, ?3, ?4, started_at, cpus, memory_mib,
-                 end_reason
+                 end_reason, base, iif(?3 = 'updated' AND ?5 IS NULL, ends_at, NULL), ?5
              FROM sandboxes WHERE id = ?1 AND started_at IS NOT NULL
              RETURNING seq, team",
         )?
         .query_row(
-            params![id.as_str(), uuid(), kind.as_str(), column::micros(at)],
+            params![id.as_str(), uuid(), kind.as_str(), column::micros(at), network],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .optional()?;
@@ -213,6 +250,10 @@ fn list(connection: &Connection, filter: &EventFilter) -> rusqlite::Result<Vec<E
 
 pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
     let end_reason: Option<String> = row.get("end_reason")?;
+    let network: Option<String> = row.get("network")?;
+    let network = network.map(|text| {
+        serde_json::from_str(&text).map_err(|error| column::unreadable("network", error))
+    });
     Ok(EventRecord {
         seq: column::size(row, "seq")?,
         id: row.get("id")?,
@@ -220,6 +261,7 @@ pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
         sandbox: column::parsed(row, "sandbox")?,
         execution: column::parsed(row, "execution")?,
         template: column::parsed(row, "template")?,
+        base: row.get("base")?,
         kind: column::parsed(row, "kind")?,
         at: column::time(row, "at")?,
         started_at: column::time(row, "started_at")?,
@@ -228,6 +270,8 @@ pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
         end_reason: end_reason
             .map(|reason| column::word("end_reason", &reason))
             .transpose()?,
+        ends_at: column::optional_time(row, "ends_at")?,
+        network: network.transpose()?,
         // In a table of its own, as long as the sandbox is remembered.
         metadata: BTreeMap::new(),
     })

@@ -48,7 +48,7 @@ pub use deliveries::{
     DueDelivery,
 };
 pub use error::StoreError;
-pub use events::{EventFilter, EventRecord, Events};
+pub use events::{EventFilter, EventRecord, Events, NetworkChange};
 pub use idempotency::{Idempotency, IdempotentRequest};
 pub use keys::{Key, Keys};
 pub use sandboxes::{Order, Position, SandboxFilter, SandboxRecord, Sandboxes, Span, Spawns};

@@ -11,7 +11,7 @@ pub enum EventKind {
     Paused,
     /// It runs again.
     Resumed,
-    /// Its deadline was changed.
+    /// Its deadline was changed, or the rules for what leaves it.
     Updated,
     /// A checkpoint of it was taken: for a snapshot or for copies.
     Checkpointed,

@@ -26,7 +26,9 @@ pub use build::{
     FileUpload, ImageRegistry, NewTemplate, RemoveTags, RequestedTemplate, StartBuild,
     TemplateBuild, TemplateTag, TemplateWithBuilds, UpdateTemplate, UpdatedTemplate,
 };
-pub use event::{EVENT_TYPE_PREFIX, SandboxEvent, SandboxEventData, SandboxExecution};
+pub use event::{
+    EVENT_TYPE_PREFIX, SandboxEvent, SandboxEventData, SandboxEventNetwork, SandboxExecution,
+};
 pub use health::{Health, HealthProblem, HealthStatus};
 pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2, SandboxRequest};
 pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};

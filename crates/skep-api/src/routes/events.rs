@@ -9,10 +9,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures_util::{Stream, StreamExt as _, stream};
-use skep_control::{EventQuery, EventRecord, EventStream, QuotaGuard};
+use skep_control::{
+    EventQuery, EventRecord, EventStream, NetworkChange, QuotaGuard, build_of_event,
+};
 use skep_telemetry::Chain;
-use skep_types::{EndReason, EventKind, SandboxId};
-use skep_wire::rest::{EVENT_TYPE_PREFIX, SandboxEvent, SandboxEventData, SandboxExecution};
+use skep_types::{AddressRange, EndReason, EventKind, SandboxId};
+use skep_wire::rest::{
+    EVENT_TYPE_PREFIX, SandboxEvent, SandboxEventData, SandboxEventNetwork, SandboxExecution,
+};
 
 use crate::authorized::Authorized;
 use crate::error::ApiError;
@@ -160,13 +164,25 @@ fn render(record: &EventRecord) -> SandboxEvent {
                 .end_reason
                 .map(|reason| kill_reason(reason).to_owned()),
             end_reason: record.end_reason.map(|reason| reason.to_string()),
-            set_timeout: (record.kind == EventKind::Updated).then_some(true),
+            set_timeout: record.ends_at,
+            network_egress: record.network.as_ref().map(network),
         },
         sandbox_id: record.sandbox.to_string(),
         sandbox_execution_id: record.execution.to_string(),
         sandbox_template_id: record.template.to_string(),
-        sandbox_build_id: record.template.to_string(),
+        sandbox_build_id: build_of_event(record),
         sandbox_team_id: record.team.to_string(),
+    }
+}
+
+/// The lists of the contract, which has ranges and names apart.
+fn network(change: &NetworkChange) -> SandboxEventNetwork {
+    let is_range = |text: &&String| text.parse::<AddressRange>().is_ok();
+    let (ranges, names): (Vec<_>, Vec<_>) = change.allowed.iter().partition(is_range);
+    SandboxEventNetwork {
+        allowed_cidrs: ranges.into_iter().cloned().collect(),
+        denied_cidrs: change.denied.clone(),
+        allowed_domains: names.into_iter().cloned().collect(),
     }
 }
 

@@ -44,6 +44,16 @@ async fn build(server: &Server, name: &str) -> (String, String) {
 }
 
 #[tokio::test]
+async fn events_name_the_build_that_a_sandbox_is_of() {
+    let server = Server::new().await;
+    let (template, build) = build(&server, "app").await;
+    let id = server.create(r#"{"templateID":"app"}"#).await;
+    let told = server.send(&format!("GET /events/sandboxes/{id}")).await;
+    assert_eq!(told.json()[0]["sandboxTemplateId"], template.as_str());
+    assert_eq!(told.json()[0]["sandboxBuildId"], build.as_str());
+}
+
+#[tokio::test]
 async fn a_template_goes_from_its_request_to_a_sandbox() {
     let server = Server::new().await;
     server

@@ -69,6 +69,39 @@ async fn the_life_of_a_sandbox_is_told_in_the_words_of_the_contract() {
 }
 
 #[tokio::test]
+async fn an_update_says_what_it_has_changed() {
+    let server = Server::new().await;
+    server.nodes.set_capabilities(Capabilities::all());
+    let id = server.create(r#"{"templateID":"base"}"#).await;
+    let rules = r#"{"allowOut":["1.1.1.1","*.a.test"],"denyOut":["0.0.0.0/0"]}"#;
+    for line in [
+        format!(r#"POST /sandboxes/{id}/timeout {{"timeout":77}}"#),
+        format!("PUT /sandboxes/{id}/network {rules}"),
+        format!(r#"PUT /sandboxes/{id}/network {{"allow_internet_access":false}}"#),
+    ] {
+        let answer = server.send(&line).await;
+        assert!(answer.status < 300, "{line}: {}", answer.body);
+    }
+    let line = format!("GET /events/sandboxes/{id}?orderAsc=true&types=updated");
+    let told = server.send(&line).await.json();
+    let data = |number: usize| told[number]["eventData"].clone();
+    let detail = server.send(&format!("GET /sandboxes/{id}")).await.json();
+    let until: jiff::Timestamp = data(0)["set_timeout"].as_str().unwrap().parse().unwrap();
+    let shown: jiff::Timestamp = detail["endAt"].as_str().unwrap().parse().unwrap();
+    assert_eq!(until.as_second(), shown.as_second());
+    assert_eq!(
+        data(1)["network_egress"],
+        serde_json::json!({
+            "allowed_cidrs": ["1.1.1.1"],
+            "denied_cidrs": ["0.0.0.0/0"],
+            "allowed_domains": ["*.a.test"],
+        })
+    );
+    assert_eq!(data(1).get("set_timeout"), None);
+    assert_eq!(data(2)["network_egress"]["denied_cidrs"][0], "0.0.0.0/0");
+}
+
+#[tokio::test]
 async fn nobody_is_told_of_sandboxes_of_others() {
     let server = Server::new().await;
     let id = server.create(r#"{"templateID":"base"}"#).await;

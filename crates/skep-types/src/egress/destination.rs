@@ -46,7 +46,7 @@ impl AddressRange {
     }
 
     /// Every address.
-    pub(super) fn everything() -> &'static Self {
+    pub fn everything() -> &'static Self {
         static EVERYTHING: LazyLock<AddressRange> = LazyLock::new(|| {
             let text = super::ALL_TRAFFIC;
             text.parse().expect("the range is a constant")

@@ -53,9 +53,23 @@ pub struct SandboxEventData {
     /// Reason of an end, in ours, which tell more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_reason: Option<String>,
-    /// True if the deadline was changed.
+    /// The new deadline, if it was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub set_timeout: Option<bool>,
+    pub set_timeout: Option<Timestamp>,
+    /// The new rules for what leaves it, if they were changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_egress: Option<SandboxEventNetwork>,
+}
+
+/// What may leave a sandbox since its owner has changed that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxEventNetwork {
+    /// Addresses and ranges that it may reach, whatever is denied.
+    pub allowed_cidrs: Vec<String>,
+    /// Addresses and ranges that it may not.
+    pub denied_cidrs: Vec<String>,
+    /// Hosts that it may reach by name.
+    pub allowed_domains: Vec<String>,
 }
 
 /// A run of a sandbox that is over.
