@@ -25,6 +25,10 @@ const INTERPRETERS: &str = "is the interpreter's in every sandbox here, so nothi
 /// Time limit for the interpreter to become ready.
 const INTERPRETER_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// Time for which a start command that is to bring an interpreter may still fail, once ours has
+/// answered in its place.
+const INTERPRETER_GRACE: Duration = Duration::from_secs(2);
+
 /// Time limit for one run of the ready command.
 const READY_RUN_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -44,10 +48,13 @@ impl Build<'_> {
             "[finalize] Finalizing template build [{}]",
             self.state.short()
         ));
-        let start = self.start_commands();
-        if let Some(start) = &start {
+        let mut start = self.start_commands();
+        if let Some(start) = &mut start {
             let sandbox = self.sandbox().await?;
-            try_start(sandbox, start, &log).await?;
+            match try_start(sandbox, start, &log).await? {
+                Tried::Whole => {}
+                Tried::Needless => start.command = None,
+            }
         }
         self.open.clear().await;
         let context = self.context;
@@ -97,39 +104,32 @@ impl Build<'_> {
     }
 }
 
+/// Commands that have brought a sandbox to where it is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    /// Both of them.
+    Whole,
+    /// The ready command alone: the start command has failed at what our interpreter does.
+    Needless,
+}
+
 /// Runs the commands as a sandbox of the template will.
 async fn try_start(
     sandbox: Arc<dyn BuildSandbox>,
     start: &TemplateStart,
     log: &Log,
-) -> Result<(), StepFailure> {
+) -> Result<Tried, StepFailure> {
     let context = Context {
         user: start.user.clone(),
         work_directory: start.workdir.clone(),
         environment: start.env.iter().cloned().collect(),
     };
-    let is_about_interpreter = names_interpreter(start);
+    let is_about_interpreter = names_interpreter(&start.command) || names_interpreter(&start.ready);
     if is_about_interpreter {
         log.warn(format!("Port {INTERPRETER_PORT} {INTERPRETERS}"));
     }
-    let started = async {
-        let Some(text) = &start.command else {
-            return std::future::pending().await;
-        };
-        log.info(format!("Running start command: {text}"));
-        let lines = log.output("[start]", LogLevel::Info);
-        let command = context::shell(&context, None, text, START_TIMEOUT);
-        let ended = sandbox.run(&command, lines.clone()).await;
-        lines.finish();
-        match ended {
-            // One that puts itself into the background has ended well.
-            Ok(exit) if exit.is_success() => std::future::pending().await,
-            ended => StepFailure::caller(format!(
-                "start command failed: error running start command: {}",
-                reason(ended)
-            )),
-        }
-    };
+    let failed = start_fails(sandbox.as_ref(), &context, start.command.as_deref(), log);
+    tokio::pin!(failed);
     let ready = async {
         match &start.ready {
             Some(text) => {
@@ -144,30 +144,76 @@ async fn try_start(
             None => Ok(()),
         }
     };
-    let tried = tokio::select! {
+    tokio::pin!(ready);
+    // Templates that bring an interpreter of their own wait for its port, where ours is.
+    let waits_for_interpreter = names_interpreter(&start.ready);
+    let (failure, ready) = tokio::select! {
         biased;
-        failure = started => Err(failure),
-        ready = ready => ready,
-    };
-    match tried {
-        Ok(()) => {
-            log.info("Template is ready");
-            Ok(())
+        failure = &mut failed => {
+            let ready = if waits_for_interpreter { ready.await } else { Ok(()) };
+            (Some(failure), ready)
         }
-        Err(StepFailure::Caller(message)) if is_about_interpreter => Err(StepFailure::Caller(
-            format!("{message} (port {INTERPRETER_PORT} {INTERPRETERS})"),
-        )),
-        Err(failure) => Err(failure),
+        ready = &mut ready => {
+            let failure = if waits_for_interpreter && ready.is_ok() {
+                tokio::time::timeout(INTERPRETER_GRACE, failed).await.ok()
+            } else {
+                None
+            };
+            (failure, ready)
+        }
+    };
+    let told = |failure: String| {
+        StepFailure::caller(if is_about_interpreter {
+            format!("{failure} (port {INTERPRETER_PORT} {INTERPRETERS})")
+        } else {
+            failure
+        })
+    };
+    let tried = match (failure, ready) {
+        (Some(failure), Ok(())) if waits_for_interpreter => {
+            log.warn(format!(
+                "The template has no start command: {failure}, and the interpreter that the ready command waits for runs without it"
+            ));
+            Tried::Needless
+        }
+        (Some(failure), _) => return Err(told(failure)),
+        (None, Ok(())) => Tried::Whole,
+        (None, Err(StepFailure::Caller(message))) => return Err(told(message)),
+        (None, Err(failure @ StepFailure::Platform(_))) => return Err(failure),
+    };
+    log.info("Template is ready");
+    Ok(tried)
+}
+
+/// Runs the start command until it fails; returns why, in words for the caller. One that ends well,
+/// because it has put itself into the background, or is not there, never fails.
+async fn start_fails(
+    sandbox: &dyn BuildSandbox,
+    context: &Context,
+    command: Option<&str>,
+    log: &Log,
+) -> String {
+    let Some(text) = command else {
+        return std::future::pending().await;
+    };
+    log.info(format!("Running start command: {text}"));
+    let lines = log.output("[start]", LogLevel::Info);
+    let command = context::shell(context, None, text, START_TIMEOUT);
+    let ended = sandbox.run(&command, lines.clone()).await;
+    lines.finish();
+    match ended {
+        Ok(exit) if exit.is_success() => std::future::pending().await,
+        ended => format!(
+            "start command failed: error running start command: {}",
+            reason(ended)
+        ),
     }
 }
 
-/// Returns true if the commands serve at the interpreter's port, or ask it.
-fn names_interpreter(start: &TemplateStart) -> bool {
+/// Returns true if a command serves at the interpreter's port, or asks it.
+fn names_interpreter(command: &Option<String>) -> bool {
     let port = INTERPRETER_PORT.to_string();
-    [&start.command, &start.ready]
-        .into_iter()
-        .flatten()
-        .any(|text| text.contains(&port))
+    command.as_ref().is_some_and(|text| text.contains(&port))
 }
 
 async fn wait_until_ready(

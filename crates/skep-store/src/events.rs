@@ -188,7 +188,13 @@ fn record_with(
              RETURNING seq, team",
         )?
         .query_row(
-            params![id.as_str(), uuid(), kind.as_str(), column::micros(at), network],
+            params![
+                id.as_str(),
+                uuid(),
+                kind.as_str(),
+                column::micros(at),
+                network
+            ],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .optional()?;

@@ -151,6 +151,22 @@ async fn a_start_command_at_the_interpreters_port_is_told_why_it_fails() {
 }
 
 #[tokio::test]
+async fn a_template_that_waits_for_an_interpreter_has_ours_if_its_own_does_not_start() {
+    let host = Host::new();
+    host.sandboxes.answer("bring-up", Answer::Exit(1, ""));
+    let ready = "curl http://localhost:49999/health";
+    let mut wanted = order(&TeamId::random(), vec![env("A", "1")]);
+    wanted.start_command = Some("bring-up".to_owned());
+    wanted.ready_command = Some(ready.to_owned());
+    let (log, end) = host.build(wanted).await;
+    let start = end.unwrap().image.start.unwrap();
+    assert_eq!((start.command, start.ready.as_deref()), (None, Some(ready)));
+    let says = "The template has no start command: start command failed: error running start command: exit status 1";
+    assert!(log.iter().any(|line| line.starts_with(says)), "{log:?}");
+    assert!(log.contains(&"Template is ready".to_owned()), "{log:?}");
+}
+
+#[tokio::test]
 async fn pip_installs_by_uv_if_downloads_are_kept_and_by_itself_if_uv_cannot() {
     let host = Host::new();
     let ran = async |text: &str, steps: Vec<Instruction>| {
