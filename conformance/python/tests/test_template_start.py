@@ -5,6 +5,7 @@ import traceback
 import e2b
 import pytest
 
+import interpreters
 import web
 from flavour import in_thread
 from templates import blank, build, builder, name, output, refusal
@@ -74,6 +75,28 @@ async def test_a_template_on_a_template_has_its_commands_or_its_own(sdk, builder
         assert await output(sdk, f"{name}-child", "pgrep -c sleep || true") == "0\n"
     finally:
         await in_thread(web.api, "DELETE", f"/templates/{name}-child", None)
+
+
+@feature("builds.start")
+@pytest.mark.once
+@pytest.mark.deadline(300)
+async def test_a_template_with_an_interpreter_of_its_own_has_ours(sdk, builder, name):
+    """As the vendor's template of the interpreter ends: its server is a unit of systemd's, and sandboxes have none."""
+    template = (
+        blank(builder)
+        .from_template("base")
+        .pip_install("ipykernel")
+        .set_start_cmd("sudo systemctl start jupyter", e2b.wait_for_url("http://localhost:49999/health"))
+    )
+    lines = await build(sdk, builder, template, name)
+    says = "The template has no start command: start command failed: error running start command: exit status 1"
+    assert any(line.startswith(says) for line in lines), lines
+    assert "Template is ready" in lines
+    sandbox = await sdk.call(interpreters.CLASSES[sdk.name].create, name, timeout=60)
+    try:
+        assert (await sdk.call(sandbox.run_code, "6 * 7")).text == "42"
+    finally:
+        await sdk.call(sandbox.kill)
 
 
 @feature("builds.start")

@@ -150,6 +150,16 @@ async def test_packages_are_downloaded_and_compiled_once(sdk, builder, name):
 
 @feature("builds.packages")
 @pytest.mark.once
+@pytest.mark.deadline(240)
+async def test_bun_installs_packages_where_it_is(sdk, builder, name):
+    template = blank(builder).from_template("base").npm_install("bun", g=True).bun_install("is-odd").bun_install("is-even", g=True)
+    await build(sdk, builder, template, name)
+    shown = await output(sdk, name, "ls node_modules; sudo ls /root/.bun/install/global/node_modules")
+    assert {"is-odd", "is-even"} <= set(shown.split())
+
+
+@feature("builds.packages")
+@pytest.mark.once
 async def test_a_tool_that_the_template_does_not_have_is_named_by_the_step(sdk, builder, name):
     template = blank(builder).from_template("base").bun_install("is-odd")
     lines = []
@@ -197,4 +207,4 @@ async def test_helpers_for_templates_that_only_the_vendor_has_fail_at_their_base
     container = blank(builder).from_template("devcontainer")
     if hasattr(container, "beta_dev_container_prebuild"):
         error = await refusal(sdk, builder, container.beta_dev_container_prebuild("/w"), name)
-        assert "template 'devcontainer' not found" in str(error)
+        assert "template 'devcontainer' not found: it is the vendor's alone" in str(error) and "from_dockerfile" in str(error)

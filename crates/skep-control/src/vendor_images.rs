@@ -1,4 +1,4 @@
-//! Images of the vendor's that are templates here.
+//! Images and templates of the vendor's: those that are here, and what to do in place of the others.
 
 /// Images of the vendor's on Docker Hub, and the templates that have what people expect in them.
 /// `from_base_image()` of the SDKs means the first.
@@ -13,6 +13,14 @@ pub(crate) fn template_of(image: &str) -> Option<&'static str> {
     let image = image.strip_suffix(":latest").unwrap_or(image);
     let found = IMAGES.iter().find(|(vendors, _)| *vendors == image);
     found.map(|(_, template)| *template)
+}
+
+/// What to do in place of a template of the vendor's that builders of the SDKs begin with, and that
+/// is not here.
+pub(crate) fn instead_of(template: &str) -> Option<&'static str> {
+    (template == "devcontainer").then_some(
+        "it is the vendor's alone, and runs Docker; begin with the image or the Dockerfile that `devcontainer.json` names (from_image, from_dockerfile), and make its commands steps",
+    )
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use skep_types::{
 };
 
 use crate::control::now;
-use crate::vendor_images::template_of;
+use crate::vendor_images::{instead_of, template_of};
 use crate::{BuildReports, Caller, Control, RequestDigest, VersionError};
 
 /// Reason of a build that was interrupted and cannot go on.
@@ -291,7 +291,13 @@ impl Control {
             Some(own) => (own.image, own.context),
             None => {
                 let resolving = self.inner.templates.resolve(&reference, &caller.team);
-                let image = resolving.await.map_err(in_words)?;
+                let image = resolving.await.map_err(|error| {
+                    let words = in_words(error);
+                    match instead_of(text) {
+                        Some(instead) => format!("{words}: {instead}"),
+                        None => words,
+                    }
+                })?;
                 let context = BuildContext {
                     user: image.user.clone(),
                     work_directory: image.workdir.clone(),
