@@ -8,9 +8,13 @@
 
 mod channel;
 mod client_hello;
+mod header_values;
+mod inspection;
 mod message;
 mod process;
 mod server;
 
+pub use header_values::{FillError, HeaderValues};
+pub use inspection::Inspection;
 pub use process::{EGRESS_PROXY, run};
 pub use server::{Gate, Lookup, Program, Proxy, RequestLog, Seat};

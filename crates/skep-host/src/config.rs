@@ -38,6 +38,8 @@ pub struct HostConfig {
     pub resolvers: Vec<SocketAddr>,
     /// The program of egress proxies; without it no host is reached by its name.
     pub egress_proxy: Option<ProxyCommand>,
+    /// What it takes to look into requests; without it no rule does.
+    pub inspection: Option<skep_egress::Inspection>,
     /// Rule for the memory of sandboxes that stand.
     pub page_out: PageOut,
     /// Defences that are left out, so that the attack suite can show what each of them holds.
@@ -58,6 +60,7 @@ impl HostConfig {
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
             egress_proxy: None,
+            inspection: None,
             page_out: PageOut::default(),
             without: Vec::new(),
         }
