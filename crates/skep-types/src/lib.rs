@@ -55,7 +55,9 @@ pub use departure::Departure;
 pub use domain::DomainName;
 pub use egress::{
     AddressRange, AddressSpan, Connections, Destination, Egress, EgressError, EgressRules,
-    HostName, HostNameError, HostPattern, HostRule, Names, PLATFORM_DENIED, Reach,
+    HeaderName, HeaderNameError, HostName, HostNameError, HostPattern, HostRule, Names,
+    PLATFORM_DENIED, Reach, RequestLimits, RequestPattern, RequestPatternWords, RequestRule,
+    RequestRuleError, RequestRuleWords, RequestRules,
 };
 pub use end::{EndReason, Ending, Usage};
 pub use event::EventKind;
