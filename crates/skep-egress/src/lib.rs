@@ -9,9 +9,12 @@
 mod channel;
 mod client_hello;
 mod header_values;
+mod headers;
 mod inspection;
 mod message;
+mod pipe;
 mod process;
+mod sender;
 mod server;
 
 pub use header_values::{FillError, HeaderValues};

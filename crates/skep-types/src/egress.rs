@@ -52,6 +52,10 @@ const MOST_DESTINATIONS: usize = 512;
 /// Limit on the ports at which a policy allows hosts: each is a rule of the packet filter.
 const MOST_PORTS: usize = 16;
 
+/// Ports of plain HTTP, and of HTTP in TLS.
+const WEB: u16 = 80;
+const TLS: u16 = 443;
+
 /// Limit on the resolvers of a policy.
 const MOST_RESOLVERS: usize = 10;
 
@@ -229,10 +233,29 @@ impl Egress {
         ports.copied().collect()
     }
 
-    /// Returns true if hosts are reached by their names that are not reached by their addresses, so
-    /// that somebody has to look at names.
+    /// Ports at which rules for requests hold, so that somebody has to look at what goes there, also
+    /// where its address is reached.
+    pub fn ports_of_requests(&self) -> BTreeSet<u16> {
+        let rules = &self.0.requests;
+        let mut ports = BTreeSet::new();
+        if rules.have_effect() {
+            ports.insert(TLS);
+        }
+        if rules.concern_plain_requests() {
+            ports.insert(WEB);
+        }
+        ports
+    }
+
+    /// Returns true if hosts are reached by their names that are not reached by their addresses, or
+    /// rules hold for requests to some that are reached, so that somebody has to look at names.
     pub fn judges_names(&self) -> bool {
-        self.hosts().next().is_some() && self.reach() != Reach::Everything
+        let has_hosts = self.hosts().next().is_some();
+        match self.reach() {
+            Reach::Everything => self.0.requests.have_effect(),
+            Reach::Some(_) => has_hosts || self.0.requests.have_effect(),
+            Reach::Nothing => has_hosts,
+        }
     }
 
     /// The names that are resolved for it. Where every address is denied, only those that it may

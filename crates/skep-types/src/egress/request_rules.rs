@@ -197,6 +197,12 @@ impl RequestRules {
         rules.any(RequestRule::has_effect)
     }
 
+    /// Returns true if there is a rule that holds for requests of plain HTTP.
+    pub fn concern_plain_requests(&self) -> bool {
+        let mut rules = self.0.iter().filter_map(|known| known.rule.as_ref());
+        rules.any(RequestRule::concerns_plain_requests)
+    }
+
     /// The rule for requests to a host, and the domain that it is of: the host's own, or that of the
     /// longest name above it. They are never put together. `None` if no rule for it does anything.
     pub fn find(&self, host: &HostName) -> Option<(&HostPattern, &RequestRule)> {
@@ -251,6 +257,11 @@ impl RequestRule {
         !self.headers.is_empty()
             || self.requests.is_some()
             || self.limits.requests_per_minute.is_some()
+    }
+
+    /// Returns true if it holds for requests of plain HTTP, too: headers are not put into those.
+    pub fn concerns_plain_requests(&self) -> bool {
+        self.requests.is_some() || self.limits != RequestLimits::default()
     }
 
     fn has_effect(&self) -> bool {
