@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use skep_types::{
     Capabilities, Egress, ImageKind, PauseRequest, Phase, SandboxId, SandboxStatus,
-    TransitionError, VolumeName,
+    TransitionError, UnknownToken, VolumeName,
 };
 
 use crate::registry::Entry;
@@ -56,6 +56,9 @@ pub enum ChangeError {
         /// Names of the volumes.
         volumes: Vec<VolumeName>,
     },
+    /// Rules name an identity token that it does not have.
+    #[error(transparent)]
+    UnknownToken(#[from] UnknownToken),
     /// Its host cannot do that, or did not.
     #[error("cannot change the sandbox")]
     Node(#[source] TransitionError),
@@ -117,7 +120,8 @@ impl Control {
         id: &SandboxId,
         egress: Egress,
     ) -> Result<(), ChangeError> {
-        let (_, status) = self.changeable_entry(caller, id).await?;
+        let (entry, status) = self.changeable_entry(caller, id).await?;
+        entry.order.identity.check(egress.request_rules())?;
         match status.phase {
             Phase::Running => {}
             Phase::Paused => return Err(SandboxNotFound(id.clone()).into()),

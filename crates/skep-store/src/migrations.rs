@@ -28,6 +28,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0015_secrets.sql"),
     include_str!("migrations/0016_events.sql"),
     include_str!("migrations/0017_webhooks.sql"),
+    include_str!("migrations/0018_identity.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

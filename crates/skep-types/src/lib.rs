@@ -16,6 +16,7 @@ mod end;
 mod event;
 mod fair_share;
 mod id;
+mod identity;
 mod ingress;
 mod kept;
 mod layer_key;
@@ -63,6 +64,7 @@ pub use end::{EndReason, Ending, Usage};
 pub use event::EventKind;
 pub use fair_share::fair_share;
 pub use id::{CheckpointId, ExecutionId, IdError, NodeId, SandboxId, TeamId, TemplateId};
+pub use identity::{IdentityTokenError, IdentityTokenWords, IdentityTokens, UnknownToken};
 pub use ingress::{
     HostMask, HostMaskError, HttpsPorts, HttpsPortsError, Ingress, MOST_HTTPS_PORTS,
 };

@@ -5,6 +5,7 @@ mod background_build;
 mod bench;
 mod code;
 mod front_door;
+mod identity;
 mod isolation;
 mod man;
 mod mcp;

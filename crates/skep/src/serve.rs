@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::background_build::{BackgroundBuild, RunningBuild};
 use crate::config::{self, Config, Records};
 use crate::front_door::{FrontDoor, Protocol};
+use crate::identity;
 use crate::isolation;
 use crate::mcp;
 use crate::metrics::Metrics;
@@ -275,6 +276,7 @@ impl Server {
             volumes,
             proxy: OnceLock::new(),
         });
+        identity::issue(config, &control, &door.url(address))?;
         let (own, own_listener) = mcp::own_way(&door, address).await?;
         let is_secure = door.url(address).starts_with("https:");
         let destinations = Destinations::trusting(config.webhooks.allowed_hosts.clone());

@@ -203,6 +203,12 @@ impl RequestRules {
         rules.any(RequestRule::concerns_plain_requests)
     }
 
+    /// Returns true if requests have to be seen for one of them.
+    pub fn look_inside(&self) -> bool {
+        let mut rules = self.0.iter().filter_map(|known| known.rule.as_ref());
+        rules.any(RequestRule::looks_inside)
+    }
+
     /// The rule for requests to a host, and the domain that it is of: the host's own, or that of the
     /// longest name above it. They are never put together. `None` if no rule for it does anything.
     pub fn find(&self, host: &HostName) -> Option<(&HostPattern, &RequestRule)> {
@@ -601,7 +607,7 @@ mod tests {
         let rules = with(7).unwrap();
         let (_, rule) = rules.find(&"a.test".parse().unwrap()).unwrap();
         assert_eq!(rule.limits().bytes.map(NonZeroU64::get), Some(7));
-        assert!(!rule.looks_inside());
+        assert!(!rule.looks_inside() && !rules.look_inside());
         for wrong in [0, -1] {
             let said = "Rule domain \"a.test\": limits.bytes must be at least 1.";
             assert_eq!(with(wrong).unwrap_err().to_string(), said);
@@ -613,7 +619,7 @@ mod tests {
         let rules = header("x", "${e2b.identity.tokens.Aws} ${e2b.secrets.k}");
         let rules = RequestRules::new(rules).unwrap();
         assert_eq!(rules.tokens().collect::<Vec<_>>(), ["Aws"]);
-        assert!(rules.have_effect() && !rules.is_empty());
+        assert!(rules.have_effect() && rules.look_inside() && !rules.is_empty());
         let nothing = RequestRules::new(vec![("a.test".to_owned(), Vec::new())]).unwrap();
         assert!(!nothing.have_effect() && !nothing.is_empty());
     }
