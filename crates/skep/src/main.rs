@@ -6,6 +6,7 @@ mod bench;
 mod code;
 mod front_door;
 mod identity;
+mod inspection;
 mod isolation;
 mod man;
 mod mcp;

@@ -36,6 +36,7 @@ use crate::background_build::{BackgroundBuild, RunningBuild};
 use crate::config::{self, Config, Records};
 use crate::front_door::{FrontDoor, Protocol};
 use crate::identity;
+use crate::inspection;
 use crate::isolation;
 use crate::mcp;
 use crate::metrics::Metrics;
@@ -212,8 +213,9 @@ impl Server {
         let volumes = local_volumes(config)?;
         let host_volumes = Arc::new(HostVolumes(Arc::clone(&volumes)));
         // First, because it makes sure that no other server uses the same data.
-        let isolation = isolation::open(config, choices.ends, host_volumes).await?;
+        let (isolation, inspection) = isolation::open(config, choices.ends, host_volumes).await?;
         let isolation = Arc::new(isolation);
+        let (authority, certificate) = inspection::authority(config)?;
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
         let reports = Reports::new(store.clone(), NodeId::local());
         let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
@@ -227,6 +229,7 @@ impl Server {
             layers: Arc::new(CatalogLayers(Arc::clone(&built))),
             journal: Arc::new(ReportJournal(reports.clone())),
             agents: Arc::new(HttpAgents),
+            authority: Some(certificate),
             spares: config.pool.ready as usize,
             admission: config.admission.policy(),
             pauses: PausePolicy {
@@ -277,6 +280,8 @@ impl Server {
             proxy: OnceLock::new(),
         });
         identity::issue(config, &control, &door.url(address))?;
+        let complete = inspection::complete(authority, &control, &door, address)?;
+        inspection.get_or_init(|| complete);
         let (own, own_listener) = mcp::own_way(&door, address).await?;
         let is_secure = door.url(address).starts_with("https:");
         let destinations = Destinations::trusting(config.webhooks.allowed_hosts.clone());

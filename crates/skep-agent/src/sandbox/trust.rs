@@ -55,16 +55,25 @@ pub(crate) fn variables() -> impl Iterator<Item = (&'static str, &'static str)> 
 
 /// Has programs of the sandbox trust an authority, in PEM. Done twice, it changes nothing more.
 pub(crate) fn trust(authority: &str) -> Result<(), FileError> {
-    let (directory, made) = make_parents(ADDED, &User::root())?;
+    trust_below("", authority)
+}
+
+fn trust_below(root: &str, authority: &str) -> Result<(), FileError> {
+    let added = format!("{root}{ADDED}");
+    let (directory, made) = make_parents(&added, &User::root())?;
     made.keep();
     settings::write_anew(&directory, NAME, authority.as_bytes())
-        .map_err(|source| FileError::io("write", AUTHORITY, source))?;
+        .map_err(|source| FileError::io("write", &path::join(&added, NAME), source))?;
     for (parent, name) in BUNDLES {
-        let added = Directory::find(parent).and_then(|parent| add(&parent, name, authority));
+        let parent = format!("{root}{parent}");
+        let added = Directory::find(&parent).and_then(|parent| add(&parent, name, authority));
         match added {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(FileError::io("add to", &path::join(parent, name), source)),
+            Err(source) => {
+                let bundle = path::join(&parent, name);
+                return Err(FileError::io("add an authority to", &bundle, source));
+            }
         }
     }
     Ok(())
@@ -99,4 +108,87 @@ fn add(parent: &Directory, name: &str, authority: &str) -> io::Result<()> {
 
 fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len().max(1)).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    const AUTHORITY_TEXT: &str = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n";
+
+    /// A root with the bundle of Debian that says so.
+    fn root_with(bundle: &str) -> (tempfile::TempDir, String) {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().to_str().unwrap().to_owned();
+        fs::create_dir_all(root.path().join("etc/ssl/certs")).unwrap();
+        fs::write(root.path().join(&BUNDLE[1..]), bundle).unwrap();
+        (root, path)
+    }
+
+    fn read(root: &Path, path: &str) -> String {
+        fs::read_to_string(root.join(&path[1..])).unwrap()
+    }
+
+    // Those who are not root cannot make the directory root's.
+    fn is_root() -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    #[test]
+    fn an_authority_is_added_once_and_where_the_systems_tool_finds_it() {
+        if !is_root() {
+            return;
+        }
+        for (before, after) in [
+            ("old\n", format!("old\n{AUTHORITY_TEXT}")),
+            ("old", format!("old\n{AUTHORITY_TEXT}")),
+            ("", AUTHORITY_TEXT.to_owned()),
+        ] {
+            let (root, path) = root_with(before);
+            for _again in 0..2 {
+                trust_below(&path, AUTHORITY_TEXT).unwrap();
+                assert_eq!(read(root.path(), AUTHORITY), AUTHORITY_TEXT);
+                assert_eq!(read(root.path(), BUNDLE), after);
+            }
+        }
+    }
+
+    #[test]
+    fn a_root_without_bundles_gets_none() {
+        if !is_root() {
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        trust_below(root.path().to_str().unwrap(), AUTHORITY_TEXT).unwrap();
+        assert_eq!(read(root.path(), AUTHORITY), AUTHORITY_TEXT);
+        assert!(!root.path().join("etc").exists());
+    }
+
+    #[test]
+    fn what_the_sandbox_put_in_place_of_a_bundle_is_neither_followed_nor_waited_for() {
+        if !is_root() {
+            return;
+        }
+        let (root, path) = root_with("old");
+        let bundle = root.path().join(&BUNDLE[1..]);
+        let elsewhere = root.path().join("elsewhere");
+        fs::write(&elsewhere, "theirs").unwrap();
+        fs::remove_file(&bundle).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &bundle).unwrap();
+        trust_below(&path, AUTHORITY_TEXT).unwrap_err();
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "theirs");
+        fs::remove_file(&bundle).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o644);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &bundle, mode).unwrap();
+        trust_below(&path, AUTHORITY_TEXT).unwrap_err();
+        // What was in the place of the file of our own goes.
+        fs::remove_file(&bundle).unwrap();
+        fs::remove_file(root.path().join(&AUTHORITY[1..])).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, root.path().join(&AUTHORITY[1..])).unwrap();
+        trust_below(&path, AUTHORITY_TEXT).unwrap();
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "theirs");
+    }
 }
