@@ -8,6 +8,8 @@
 
 mod channel;
 mod client_hello;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod header_values;
 mod headers;
 mod inspection;
@@ -18,6 +20,6 @@ mod sender;
 mod server;
 
 pub use header_values::{FillError, HeaderValues};
-pub use inspection::Inspection;
+pub use inspection::{Edge, Inspection};
 pub use process::{EGRESS_PROXY, run};
 pub use server::{Gate, Lookup, Program, Proxy, RequestLog, Seat};

@@ -268,7 +268,7 @@ impl Refusal {
             Self::TwoNames => "the request names two hosts",
             Self::BrokenOff => "the host did not answer to the end",
             Self::NotTrusted => {
-                "the program does not trust the certificate authority of the network rules"
+                "TLS with the program has failed; it has to trust the authority of the network rules"
             }
             Self::OtherHost => "the request is for another host than its connection",
             Self::Unverified => "the host's certificate cannot be verified",

@@ -7,6 +7,8 @@
 
 mod desk;
 mod exchange;
+#[cfg(feature = "fuzzing")]
+pub(crate) use exchange::fuzzing;
 mod host;
 mod meter;
 mod upstream;

@@ -12,7 +12,7 @@ mod starter;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -85,8 +85,9 @@ pub struct Seat {
     pub user: u32,
     /// User id of the process that sends requests, which nobody else has either.
     pub sender_user: u32,
-    /// What it takes to look into requests. Without it those that a rule looks into are refused.
-    pub inspection: Option<Inspection>,
+    /// What it takes to look into requests. Until it is there those that a rule looks into are
+    /// refused.
+    pub inspection: Arc<OnceLock<Inspection>>,
 }
 
 /// The proxy of one sandbox. Its process and all connections end when it is dropped.
@@ -174,7 +175,7 @@ struct Room {
     log: Arc<RequestLog>,
     ledger: Ledger,
     leaves: Leaves,
-    inspection: Option<Inspection>,
+    inspection: Arc<OnceLock<Inspection>>,
     /// Held while the process that sends requests is started, so that there is one.
     sender: tokio::sync::Mutex<Sender>,
     sender_user: u32,

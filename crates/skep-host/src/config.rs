@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use skep_types::{HostName, Reserve};
+use skep_egress::Inspection;
+use skep_types::Reserve;
 
 use crate::{Defence, PageOut};
 
@@ -38,10 +40,9 @@ pub struct HostConfig {
     pub resolvers: Vec<SocketAddr>,
     /// The program of egress proxies; without it no host is reached by its name.
     pub egress_proxy: Option<ProxyCommand>,
-    /// What it takes to look into requests; without it no rule does.
-    pub inspection: Option<skep_egress::Inspection>,
-    /// The platform's own edge, if sandboxes reach each other's ports over it.
-    pub edge: Option<Edge>,
+    /// What it takes to look into requests. Filled when the server has all of it; until then requests
+    /// that rules look into are refused.
+    pub inspection: Arc<OnceLock<Inspection>>,
     /// Rule for the memory of sandboxes that stand.
     pub page_out: PageOut,
     /// Defences that are left out, so that the attack suite can show what each of them holds.
@@ -62,8 +63,7 @@ impl HostConfig {
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
             egress_proxy: None,
-            inspection: None,
-            edge: None,
+            inspection: Arc::default(),
             page_out: PageOut::default(),
             without: Vec::new(),
         }
@@ -72,27 +72,6 @@ impl HostConfig {
     /// Returns true unless this defence is left out, which only controls of the attack suite do.
     pub(crate) fn has(&self, defence: Defence) -> bool {
         !self.without.contains(&defence)
-    }
-}
-
-/// The edge by which users reach ports of sandboxes. Its addresses are the host's own, which no sandbox
-/// reaches; its names lead there all the same, where a rule looks into the requests.
-#[derive(Debug, Clone)]
-pub struct Edge {
-    /// The domain that sandboxes have names below.
-    pub domain: HostName,
-    /// Where it listens for TLS.
-    pub address: SocketAddr,
-}
-
-impl Edge {
-    /// Returns true for names of sandboxes' ports, such as `8000-i8f6.example.com`: what else is below
-    /// the domain is not for sandboxes.
-    pub(crate) fn serves(&self, host: &HostName) -> bool {
-        let label = host.as_str().strip_suffix(self.domain.as_str());
-        let label = label.and_then(|label| label.strip_suffix('.'));
-        let parts = label.and_then(|label| label.split_once('-'));
-        parts.is_some_and(|(port, id)| port.parse::<u16>().is_ok() && !id.contains('.'))
     }
 }
 
@@ -128,27 +107,6 @@ pub fn resolvers_in(text: &str) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sandboxes_reach_ports_of_sandboxes_at_the_edge_and_nothing_else() {
-        let edge = Edge {
-            domain: "skep.test".parse().unwrap(),
-            address: "127.0.0.1:443".parse().unwrap(),
-        };
-        let serves = |name: &str| edge.serves(&name.parse().unwrap());
-        assert!(serves("8000-i8f6.skep.test") && serves("8000-I8F6.Skep.Test."));
-        for name in [
-            "skep.test",
-            "api.skep.test",
-            "8000.skep.test",
-            "8000-a.b.skep.test",
-            "8000-i8f6.otherskep.test",
-            "8000-i8f6skep.test",
-            "99999-i8f6.skep.test",
-        ] {
-            assert!(!serves(name), "{name}");
-        }
-    }
 
     #[test]
     fn the_hosts_resolvers_are_read() {

@@ -46,7 +46,7 @@ mod watchers;
 
 pub use capacity::host_capacity;
 pub use cgroup::{JoinFds, Settings, Subgroup};
-pub use config::{Edge, HostConfig, ProxyCommand, resolvers_in};
+pub use config::{HostConfig, ProxyCommand, resolvers_in};
 #[doc(hidden)]
 pub use defence::Defence;
 pub use disk::{Capture, DiskSource, Room};

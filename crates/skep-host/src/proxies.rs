@@ -73,7 +73,7 @@ impl Leases {
             sandbox: slot.address(),
             user: slot.proxy_user(),
             sender_user: slot.sender_user(),
-            inspection: self.config.inspection.clone(),
+            inspection: Arc::clone(&self.config.inspection),
         };
         let gate = Arc::new(SandboxGate {
             leases: Arc::clone(self),
@@ -123,14 +123,15 @@ impl Gate for SandboxGate {
         &'a self,
         template: &'a HeaderTemplate,
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
-        match &self.leases.config.inspection {
+        match self.leases.config.inspection.get() {
             Some(inspection) => inspection.values.fill(&self.id, template),
             None => std::future::ready(Err(FillError::Unavailable)).boxed(),
         }
     }
 
     fn look_up<'a>(&'a self, host: &'a HostName) -> BoxFuture<'a, Lookup> {
-        let edge = self.leases.config.edge.as_ref();
+        let inspection = self.leases.config.inspection.get();
+        let edge = inspection.and_then(|inspection| inspection.edge.as_ref());
         if let Some(edge) = edge.filter(|edge| edge.serves(host)) {
             return std::future::ready(Lookup::Here(edge.address)).boxed();
         }

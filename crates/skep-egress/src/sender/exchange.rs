@@ -116,16 +116,13 @@ impl Requests<'_> {
         let Some(host) = self.host.as_mut() else {
             return head_in(source).await;
         };
-        let over = async {
-            if host.is_ready().await {
-                closed(host).await;
-            }
-        };
-        tokio::select! {
+        let head = tokio::select! {
             biased;
-            head = head_in(source) => head,
-            () = over => None,
-        }
+            head = head_in(source) => head?,
+            () = host.leave() => return None,
+        };
+        // The other process asks again, if that is all right, when nothing comes back.
+        host.is_ready().await.then_some(head)
     }
 
     /// One request and its answer. The pipe comes back if more can follow.
@@ -218,23 +215,15 @@ async fn head_in(source: &mut Source) -> Option<Bytes> {
     }
 }
 
-/// Waits until a host takes no request any more.
-async fn closed(host: &Host) {
-    const INTERVAL: Duration = Duration::from_secs(1);
-    while !host.is_closed() {
-        tokio::time::sleep(INTERVAL).await;
-    }
-}
-
 /// The request as the host gets it: without what was for the connection that it came over, with the
 /// host that was judged, and with the rule's headers in place of those of the same name.
-fn request(
+fn request<B>(
     head: RequestHead,
-    body: PipeBody,
+    body: B,
     values: Vec<(String, String)>,
     route: &Route,
     is_http2: bool,
-) -> Result<Request<PipeBody>, Refusal> {
+) -> Result<Request<B>, Refusal> {
     let secure = matches!(route.speech, Speech::Requests { secure: true, .. });
     let authority = match (route.port, secure) {
         (443, true) | (80, false) => route.host.clone(),
@@ -346,5 +335,99 @@ impl Drop for Noted {
         ended.sent = sent.saturating_sub(self.before.0);
         ended.received = received.saturating_sub(self.before.1);
         self.desk.note(ended);
+    }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    //! Whether a request is what was judged, whatever a frame says.
+
+    use super::*;
+
+    /// Makes the request of a head in both versions of HTTP. Panics if it is for another host, has a
+    /// value of the sandbox in place of a rule's, or something that is for a connection.
+    pub(crate) fn write_request(head: RequestHead) {
+        let route = Route {
+            route: 0,
+            host: "a.test".to_owned(),
+            port: 443,
+            rule: None,
+            speech: Speech::Requests {
+                secure: true,
+                h2: true,
+            },
+        };
+        for is_http2 in [false, true] {
+            let values = vec![("X-Key".to_owned(), "value".to_owned())];
+            let Ok(request) = request(head.clone(), (), values, &route, is_http2) else {
+                continue;
+            };
+            let headers = request.headers();
+            let all = |name: &str| {
+                let values = headers.get_all(name).iter();
+                values.map(HeaderValue::as_bytes).collect::<Vec<_>>()
+            };
+            assert_eq!(all("x-key"), [b"value"]);
+            let hosts: &[&[u8]] = if is_http2 { &[] } else { &[b"a.test"] };
+            assert_eq!(all("host"), hosts);
+            let authority = request.uri().authority().map(|name| name.as_str());
+            assert_eq!(authority, is_http2.then_some("a.test"));
+            for name in ["content-length", "transfer-encoding", "expect", "keep-alive"] {
+                assert_eq!(all(name), [b""; 0], "{name}");
+            }
+            if !is_http2 {
+                assert!(all("cookie").len() <= 1 && all("te").is_empty());
+                assert_eq!(all("upgrade").len(), usize::from(head.is_upgrade));
+            }
+            assert_ne!(request.method(), hyper::Method::CONNECT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Method;
+
+    use super::fuzzing::write_request;
+    use super::*;
+
+    #[test]
+    fn what_a_frame_says_of_connection_and_host_does_not_count() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("host", "b.test"),
+            ("x-key", "mine"),
+            ("X-Key", "mine too"),
+            ("connection", "x-key, cookie, keep-alive"),
+            ("content-length", "7"),
+            ("content-length", "8"),
+            ("transfer-encoding", "chunked"),
+            ("expect", "100-continue"),
+            ("keep-alive", "1"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("cookie", "a=1"),
+            ("cookie", "b=2"),
+        ] {
+            headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static(value));
+        }
+        write_request(RequestHead {
+            method: Method::POST,
+            target: "/".parse().unwrap(),
+            is_upgrade: false,
+            length: None,
+            headers,
+        });
+    }
+
+    #[test]
+    fn cookies_are_put_together() {
+        let mut headers = HeaderMap::new();
+        for cookie in ["a=1", "b=2"] {
+            headers.append(COOKIE, HeaderValue::from_static(cookie));
+        }
+        join_cookies(&mut headers).unwrap();
+        let cookies: Vec<_> = headers.get_all(COOKIE).iter().collect();
+        assert_eq!(cookies, ["a=1; b=2"]);
     }
 }

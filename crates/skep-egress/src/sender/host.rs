@@ -11,6 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
 
 use super::upstream::Upstream;
 use crate::message::Refusal;
@@ -30,7 +31,13 @@ pub(super) struct Client {
 }
 
 /// A host that listens.
-pub(super) enum Host {
+pub(super) struct Host {
+    speech: Speech,
+    /// Ends with the connection.
+    gone: CancellationToken,
+}
+
+enum Speech {
     Http1(http1::SendRequest<PipeBody>),
     Http2(http2::SendRequest<PipeBody>),
 }
@@ -107,9 +114,7 @@ where
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|_| Refusal::NoAnswer)?;
-    let connection = async move { drop(connection.with_upgrades().await) };
-    drop(skep_telemetry::spawn("host", connection));
-    Ok(Host::Http1(sender))
+    Ok(Host::new(Speech::Http1(sender), connection.with_upgrades()))
 }
 
 async fn http2<S>(stream: S) -> Result<Host, Refusal>
@@ -123,29 +128,38 @@ where
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|_| Refusal::NoAnswer)?;
-    let connection = async move { drop(connection.await) };
-    drop(skep_telemetry::spawn("host", connection));
-    Ok(Host::Http2(sender))
+    Ok(Host::new(Speech::Http2(sender), connection))
 }
 
 impl Host {
+    fn new<F>(speech: Speech, connection: F) -> Self
+    where
+        F: Future + Send + 'static,
+        F::Output: Send,
+    {
+        let gone = CancellationToken::new();
+        let ending = gone.clone().drop_guard();
+        drop(skep_telemetry::spawn("host", async move {
+            drop(connection.await);
+            drop(ending);
+        }));
+        Self { speech, gone }
+    }
+
     pub(super) fn is_http2(&self) -> bool {
-        matches!(self, Self::Http2(_))
+        matches!(self.speech, Speech::Http2(_))
+    }
+
+    /// Waits until its connection is over.
+    pub(super) async fn leave(&self) {
+        self.gone.cancelled().await;
     }
 
     /// Waits until it takes a request; false if it takes none any more.
     pub(super) async fn is_ready(&mut self) -> bool {
-        match self {
-            Self::Http1(sender) => sender.ready().await.is_ok(),
-            Self::Http2(sender) => sender.ready().await.is_ok(),
-        }
-    }
-
-    /// Returns true if it takes no request any more.
-    pub(super) fn is_closed(&self) -> bool {
-        match self {
-            Self::Http1(sender) => sender.is_closed(),
-            Self::Http2(sender) => sender.is_closed(),
+        match &mut self.speech {
+            Speech::Http1(sender) => sender.ready().await.is_ok(),
+            Speech::Http2(sender) => sender.ready().await.is_ok(),
         }
     }
 
@@ -153,9 +167,9 @@ impl Host {
         &mut self,
         request: Request<PipeBody>,
     ) -> hyper::Result<Response<hyper::body::Incoming>> {
-        match self {
-            Self::Http1(sender) => sender.send_request(request).await,
-            Self::Http2(sender) => sender.send_request(request).await,
+        match &mut self.speech {
+            Speech::Http1(sender) => sender.send_request(request).await,
+            Speech::Http2(sender) => sender.send_request(request).await,
         }
     }
 }

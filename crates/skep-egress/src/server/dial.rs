@@ -99,7 +99,7 @@ fn speech(room: &Room, way: Way, rule: Option<&(String, RequestRule)>) -> Speech
 }
 
 fn inspect(room: &Room, asked: &Asked) -> Result<Reached, Refusal> {
-    let Some(inspection) = &room.inspection else {
+    let Some(inspection) = room.inspection.get() else {
         tracing::error!("a rule looks into requests, and nothing here can");
         return Err(Refusal::NoAnswer);
     };
@@ -157,8 +157,11 @@ async fn dial(
 async fn connect(address: SocketAddr) -> Option<TcpStream> {
     match tokio::time::timeout(ADDRESS_TIMEOUT, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => {
-            // Hosts that are gone are noticed, also by connections on which nobody speaks.
-            if let Err(error) = rustix::net::sockopt::set_socket_keepalive(&stream, true) {
+            // Hosts that are gone are noticed, also by connections on which nobody speaks. And what is
+            // said in pieces is not held back; the processes cannot choose that themselves.
+            let chosen = rustix::net::sockopt::set_socket_keepalive(&stream, true)
+                .and_then(|()| rustix::net::sockopt::set_tcp_nodelay(&stream, true));
+            if let Err(error) = chosen {
                 tracing::debug!(%error, "a connection is not kept alive");
             }
             return Some(stream);

@@ -75,7 +75,7 @@ async fn running(room: &Arc<Room>) -> io::Result<Running> {
         return Err(io::Error::other("it has ended a moment ago"));
     }
     sender.started = Some(Instant::now());
-    let inspection = room.inspection.as_ref();
+    let inspection = room.inspection.get();
     let inspection = inspection.ok_or(io::ErrorKind::Unsupported)?;
     let roots = read_only(inspection.roots.as_bytes())?;
     let (ours, theirs) = crate::channel::pair()?;
