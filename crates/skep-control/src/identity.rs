@@ -19,6 +19,9 @@ pub enum IdentityError {
     /// Nobody has said yet who issues tokens: the server is starting.
     #[error("there is no issuer yet")]
     NoIssuer,
+    /// The sandbox has ended.
+    #[error("no such sandbox")]
+    NoSandbox,
     /// A key cannot be sealed or opened.
     #[error(transparent)]
     Vault(#[from] SecretError),
@@ -100,7 +103,7 @@ impl Control {
         let signing = signing.and_then(|number| keys.get(number));
         let signing = signing.ok_or(SigningKeyError::Make)?;
         let status = self.inner.nodes.status(&order.id).await;
-        let status = status.ok_or(IdentityError::NoIssuer)?;
+        let status = status.ok_or(IdentityError::NoSandbox)?;
         let subject = Subject {
             team: order.team.clone(),
             template: order.template.clone(),
@@ -130,7 +133,14 @@ impl Control {
             deleting.recorded().await?;
         }
         if rotation.wants_key {
-            keys.insert(0, self.make_key().await?);
+            match self.make_key().await {
+                Ok(key) => keys.insert(0, key),
+                // The old one signs for as long as it has to; the next request tries again.
+                Err(error) if !keys.is_empty() => {
+                    tracing::warn!(error = %Chain(&error), "the next key for identity tokens cannot be made");
+                }
+                Err(error) => return Err(error),
+            }
         }
         *held = Some(keys.clone());
         Ok(keys)
