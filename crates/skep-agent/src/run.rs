@@ -13,7 +13,6 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::agent::{Agent, LISTINGS};
-use crate::filesystem::FileError;
 use crate::filesystem::watch::Watchers;
 use crate::handle::AgentHandle;
 use crate::http::routes::routes;
@@ -54,7 +53,7 @@ pub enum RunError {
     Root(#[source] io::Error),
     /// Requests that the owner's rules look into would all fail.
     #[error("cannot have the sandbox trust the authority of its rules")]
-    Trust(#[source] FileError),
+    Trust(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The memory for the log cannot be written.
     #[error("cannot start the log")]
     Log(#[source] io::Error),
@@ -109,7 +108,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         tracing::warn!(error = %Chain(&error), "cannot write the identity of the sandbox");
     }
     if let Some(authority) = &config.authority {
-        trust::trust(authority).map_err(RunError::Trust)?;
+        trust::trust(authority).map_err(|error| RunError::Trust(error.into()))?;
     }
     let memory_keeper = keep_memory_info(options.memory_files, &config);
     let log = SandboxLog::open(options.log).map_err(RunError::Log)?;

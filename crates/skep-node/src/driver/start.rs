@@ -150,7 +150,7 @@ impl Inner {
         let Some(start) = &spec.template.start else {
             return Ok(());
         };
-        let config = self.node.agent_config(spec, control_token);
+        let config = self.agent_config(spec, control_token);
         let starting = self.agents.start(launched.address(), &config, start);
         let started = trace::step(debug_span!("start command"), starting).await;
         if let Err(error) = started {
