@@ -29,8 +29,8 @@ use dial::Reached;
 use judge::Ledger;
 use leaves::Leaves;
 use live::Live;
-use sender::Sender;
 pub use log::RequestLog;
+use sender::Sender;
 pub use starter::Program;
 
 /// Hosts of one sandbox that are resolved and connected to at a time. Others wait.

@@ -13,7 +13,9 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1 as client;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, UPGRADE};
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, UPGRADE,
+};
 use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};

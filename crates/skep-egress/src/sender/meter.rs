@@ -149,6 +149,9 @@ mod tests {
         }
         let took = now - begin;
         // The first second's were there at once.
-        assert!((Duration::from_secs(8)..Duration::from_secs(10)).contains(&took), "{took:?}");
+        assert!(
+            (Duration::from_secs(8)..Duration::from_secs(10)).contains(&took),
+            "{took:?}"
+        );
     }
 }

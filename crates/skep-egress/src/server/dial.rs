@@ -119,21 +119,17 @@ async fn dial(
         (Some(host), Permit::Name(_)) => live.gate().look_up(host).await,
         // Its name says which rule it has, so what the sandbox believes to be its address does not
         // count.
-        (Some(host), Permit::Address) if has_rule => {
-            match live.gate().look_up(host).await {
-                Lookup::Found(mut addresses) => {
-                    addresses.retain(|address| live.gate().reaches(*address));
-                    if addresses.is_empty() {
-                        return Err(Refusal::NotAllowed);
-                    }
-                    Lookup::Found(addresses)
+        (Some(host), Permit::Address) if has_rule => match live.gate().look_up(host).await {
+            Lookup::Found(mut addresses) => {
+                addresses.retain(|address| live.gate().reaches(*address));
+                if addresses.is_empty() {
+                    return Err(Refusal::NotAllowed);
                 }
-                other @ (Lookup::Here(_) | Lookup::Failed) => other,
+                Lookup::Found(addresses)
             }
-        }
-        (Some(_) | None, Permit::Name(_) | Permit::Address) => {
-            Lookup::Found(vec![asked.address])
-        }
+            other @ (Lookup::Here(_) | Lookup::Failed) => other,
+        },
+        (Some(_) | None, Permit::Name(_) | Permit::Address) => Lookup::Found(vec![asked.address]),
     };
     let addresses = match addresses {
         Lookup::Found(addresses) if addresses.is_empty() => return Err(Refusal::NoAddress),
