@@ -1,4 +1,4 @@
-//! What the process that sends requests makes of what the other one says, for the fuzzer.
+//! Reading of frames as the process that sends requests does it, for the fuzzer.
 
 use bytes::BytesMut;
 use tokio_util::codec::{Decoder as _, Encoder as _};

@@ -44,7 +44,7 @@ pub(super) type Body = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 /// A client's connection, and the host that its last request went to.
 struct Visitor {
     desk: Arc<Desk>,
-    /// Where the connection leads, whatever its requests name.
+    /// Destination of the connection, whatever its requests name.
     aim: Aim,
     last: Mutex<Option<Route>>,
     /// The way of the last request that a rule looks into.

@@ -346,7 +346,7 @@ impl Drop for Noted {
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
-    //! Whether a request is what was judged, whatever a frame says.
+    //! A check that a request is what was judged, whatever a frame says.
 
     use super::*;
 

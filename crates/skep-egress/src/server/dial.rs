@@ -17,7 +17,7 @@ use crate::message::{Leaf, Refusal, Route, Speech, Wanted, Way};
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a host is reached.
+/// Way in which a host is reached.
 pub(super) enum Reached {
     /// Over this socket, by this rule; none if its address is allowed.
     Socket(OwnedFd, Option<String>),

@@ -27,7 +27,7 @@ const HOSTS: &str = "tls.test";
 
 /// An authority of the test, and a certificate for every host below a name.
 pub(crate) struct Authority {
-    /// What clients have to trust, in PEM.
+    /// Certificate that clients have to trust, in PEM.
     pub(crate) trusted: String,
     certificate: Vec<u8>,
     key: Vec<u8>,
@@ -56,7 +56,7 @@ pub(crate) static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
 });
 
 impl Authority {
-    /// What a process of hosts is told.
+    /// Arguments of a process of hosts.
     pub(crate) fn arguments(&self) -> [String; 2] {
         [hex(&self.certificate), hex(&self.key)]
     }

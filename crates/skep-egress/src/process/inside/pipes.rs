@@ -37,7 +37,7 @@ pub(in super::super) struct Pipes {
     place: Arc<OwnedSemaphorePermit>,
 }
 
-/// How a client asks, and the host is asked.
+/// Protocol in which a client asks, and the host is asked.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Scheme {
     Http,
