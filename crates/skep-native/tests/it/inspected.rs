@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use skep_domain::EgressCa;
 use skep_egress::{Edge, FillError, HeaderValues, Inspection};
 use skep_isolation::{Isolation as _, Launched};
@@ -53,7 +54,7 @@ impl HeaderValues for Values {
         _sandbox: &'a SandboxId,
         template: &'a HeaderTemplate,
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
-        let values = self.0.lock().unwrap();
+        let values = self.0.lock();
         let parts = template.parts().iter().map(|part| match part {
             TemplatePart::Text(text) => Ok(text.clone()),
             TemplatePart::Secret(name) => {
@@ -150,7 +151,7 @@ impl World {
 
 impl Values {
     fn set(&self, name: &str, value: &str) {
-        let mut values = self.0.lock().unwrap();
+        let mut values = self.0.lock();
         values.insert(name.to_owned(), value.to_owned());
     }
 }
@@ -286,7 +287,7 @@ async fn a_changed_secret_is_in_the_next_request_and_a_missing_one_stops_it() {
     ] {
         match value {
             Some(value) => world.values.set("key", value),
-            None => world.values.0.lock().unwrap().clear(),
+            None => world.values.0.lock().clear(),
         }
         let said = client.say("a.tls.test", &get("a.tls.test", ""));
         assert!(status(&said) == "502" && said.contains(reason), "{said}");
