@@ -1,4 +1,4 @@
-//! What the process that sends requests makes of what the other one says, for the fuzzer.
+//! Reading of frames as the process that sends requests does it, for the fuzzer.
 
 use bytes::BytesMut;
 use tokio_util::codec::{Decoder as _, Encoder as _};
@@ -14,7 +14,10 @@ pub fn read_frames(said: &[u8]) {
         let mut written = BytesMut::new();
         let copied = Frames.encode(frame.clone(), &mut written);
         copied.expect("what was read can be written");
-        assert_eq!(Frames.decode(&mut written).ok().flatten(), Some(frame.clone()));
+        assert_eq!(
+            Frames.decode(&mut written).ok().flatten(),
+            Some(frame.clone())
+        );
         let Frame::Head(head) = frame else {
             continue;
         };
@@ -25,7 +28,10 @@ pub fn read_frames(said: &[u8]) {
         if let Some(request) = RequestHead::read(&head) {
             let again = request.write().and_then(|head| RequestHead::read(&head));
             let again = again.expect("what was read can be written");
-            assert_eq!((&again.method, &again.target), (&request.method, &request.target));
+            assert_eq!(
+                (&again.method, &again.target),
+                (&request.method, &request.target)
+            );
             assert_eq!(again.headers, request.headers);
             write_request(request);
         }

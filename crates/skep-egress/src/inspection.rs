@@ -1,4 +1,4 @@
-//! What it takes to look into the requests of sandboxes whose rules say so.
+//! Means to look into the requests of sandboxes whose rules say so.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use skep_types::HostName;
 
 use crate::HeaderValues;
 
-/// What it takes to look into the requests of sandboxes whose rules say so.
+/// Means to look into the requests of sandboxes whose rules say so.
 #[derive(Clone)]
 pub struct Inspection {
     /// Vouches for what sandboxes are shown in place of hosts.
@@ -28,7 +28,7 @@ pub struct Inspection {
 pub struct Edge {
     /// The domain that sandboxes have names below.
     pub domain: HostName,
-    /// Where it listens for TLS.
+    /// Address at which it listens for TLS.
     pub address: SocketAddr,
 }
 

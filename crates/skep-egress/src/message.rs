@@ -36,7 +36,7 @@ pub(crate) struct Wanted {
     pub(crate) way: Way,
 }
 
-/// What is to be said on a connection.
+/// Use of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Way {
     /// TLS, or something else whose content nobody reads.
@@ -101,7 +101,7 @@ pub(crate) enum ToProxy {
     /// A rule looks into requests to it: they are to be read, and each is to be passed on inside.
     Inspect {
         connection: Connection,
-        /// What the sandbox is shown, where it speaks TLS.
+        /// Certificate that the sandbox is shown, where it speaks TLS.
         leaf: Option<Leaf>,
     },
     /// It is not reached.
@@ -163,7 +163,7 @@ pub(crate) struct Route {
     pub(crate) speech: Speech,
 }
 
-/// What is said on a route.
+/// Kind of what is said on a route.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Speech {
     /// Bytes that mean nothing here.
@@ -205,7 +205,7 @@ pub(crate) enum Refusal {
     TwoNames,
     /// The answer was broken off, or none.
     BrokenOff,
-    /// What rules need to look inside is not trusted by the client.
+    /// TLS with the client has failed.
     NotTrusted,
     /// The request is for another host than the connection.
     OtherHost,

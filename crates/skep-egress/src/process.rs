@@ -72,8 +72,7 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         .and_then(|terms| match terms.part {
             Part::Reader { sandbox } => serve(terms.user, sandbox),
             Part::Sender => sender::serve(terms.user),
-        })
-    {
+        }) {
         Ok(()) => ExitCode::SUCCESS,
         // The server sees that it has ended; there is nobody else to tell.
         Err(_) => ExitCode::FAILURE,

@@ -72,8 +72,7 @@ async fn hear(desk: &Arc<Desk>, client: &Arc<Client>) -> io::Result<()> {
                 let sockets: [OwnedFd; 2] = descriptors
                     .try_into()
                     .map_err(|_| io::ErrorKind::InvalidData)?;
-                let serving =
-                    exchange::serve(Arc::clone(desk), Arc::clone(client), route, sockets);
+                let serving = exchange::serve(Arc::clone(desk), Arc::clone(client), route, sockets);
                 drop(skep_telemetry::spawn("route", serving));
             }
             ToSender::Go {

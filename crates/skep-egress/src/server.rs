@@ -29,8 +29,8 @@ use dial::Reached;
 use judge::Ledger;
 use leaves::Leaves;
 use live::Live;
-use sender::Sender;
 pub use log::RequestLog;
+use sender::Sender;
 pub use starter::Program;
 
 /// Hosts of one sandbox that are resolved and connected to at a time. Others wait.
@@ -85,7 +85,7 @@ pub struct Seat {
     pub user: u32,
     /// User id of the process that sends requests, which nobody else has either.
     pub sender_user: u32,
-    /// What it takes to look into requests. Until it is there those that a rule looks into are
+    /// Means to look into requests. Until they are there those that a rule looks into are
     /// refused.
     pub inspection: Arc<OnceLock<Inspection>>,
 }
@@ -168,7 +168,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What the processes of a sandbox share on the server's side.
+/// State that the processes of a sandbox share on the server's side.
 struct Room {
     program: Program,
     live: Arc<Live>,

@@ -40,7 +40,7 @@ pub struct HostConfig {
     pub resolvers: Vec<SocketAddr>,
     /// The program of egress proxies; without it no host is reached by its name.
     pub egress_proxy: Option<ProxyCommand>,
-    /// What it takes to look into requests. Filled when the server has all of it; until then requests
+    /// Means to look into requests. Filled when the server has all of them; until then requests
     /// that rules look into are refused.
     pub inspection: Arc<OnceLock<Inspection>>,
     /// Rule for the memory of sandboxes that stand.

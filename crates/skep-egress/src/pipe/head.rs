@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 /// Headers of a message. Nobody reads more.
 const MOST_HEADERS: usize = 256;
 
-/// What a request says, apart from its host, which is the route's.
+/// Head of a request, apart from its host, which is the route's.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestHead {
     pub(crate) method: Method,
@@ -20,7 +20,7 @@ pub(crate) struct RequestHead {
     pub(crate) headers: HeaderMap,
 }
 
-/// What an answer says.
+/// Head of an answer.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerHead {
     pub(crate) status: StatusCode,
@@ -45,7 +45,7 @@ impl RequestHead {
         let method = Method::from_bytes(&rest.text()?).ok()?;
         let target = PathAndQuery::from_maybe_shared(rest.text()?).ok()?;
         // In the first line of a request it stands between spaces.
-        let is_target = target.path().starts_with('/') || target.as_str() == "*";
+        let is_target = target.as_str().starts_with('/') || target.as_str() == "*";
         Some(Self {
             method: (method != Method::CONNECT).then_some(method)?,
             target: is_target.then_some(target)?,

@@ -31,7 +31,7 @@ enum Said {
     Inspect(Option<Leaf>),
 }
 
-/// What a connection is for.
+/// Destination of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Aim {
     /// Name of the host, if one was read.

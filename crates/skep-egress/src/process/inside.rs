@@ -77,7 +77,12 @@ pub(super) async fn serve(
     let is_http2 = tls.alpn_protocol() == Some(H2);
     let port = aim.port;
     let guest = Arc::new(Guest {
-        pipes: Pipes::new(Arc::clone(&desk), aim, Scheme::Https { h2: is_http2 }, place),
+        pipes: Pipes::new(
+            Arc::clone(&desk),
+            aim,
+            Scheme::Https { h2: is_http2 },
+            place,
+        ),
         desk,
         host,
         port,
@@ -212,7 +217,12 @@ mod tests {
             .iter()
             .map(|host| HeaderValue::from_str(host).unwrap())
             .collect();
-        let found = names_host(&method, &line.1.parse().unwrap(), hosts.iter(), (&host, 443));
+        let found = names_host(
+            &method,
+            &line.1.parse().unwrap(),
+            hosts.iter(),
+            (&host, 443),
+        );
         assert_eq!(found, expected, "{line:?} {hosts:?}");
     }
 
@@ -230,7 +240,11 @@ mod tests {
         check(("GET", "https://a.test/"), &["b.test"], other);
         check(("GET", "https://u@a.test/"), &["a.test"], other);
         check(("GET", "/"), &["a.test", "a.test"], Err(Refusal::TwoNames));
-        check(("GET", "http://a.test/"), &["a.test"], Err(Refusal::NotUnderstood));
+        check(
+            ("GET", "http://a.test/"),
+            &["a.test"],
+            Err(Refusal::NotUnderstood),
+        );
         check(("CONNECT", "a.test:443"), &["a.test"], Err(Refusal::Tunnel));
     }
 }

@@ -13,7 +13,9 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1 as client;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, UPGRADE};
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, UPGRADE,
+};
 use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -42,7 +44,7 @@ pub(super) type Body = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 /// A client's connection, and the host that its last request went to.
 struct Visitor {
     desk: Arc<Desk>,
-    /// Where the connection leads, whatever its requests name.
+    /// Destination of the connection, whatever its requests name.
     aim: Aim,
     last: Mutex<Option<Route>>,
     /// The way of the last request that a rule looks into.

@@ -23,9 +23,7 @@ use super::host::{Client, Host};
 use super::upstream::{Traffic, Upstream};
 use crate::headers::forget_connection;
 use crate::message::{Connection, Ended, Pace, Refusal, Route, Speech};
-use crate::pipe::{
-    AnswerHead, Frame, Frames, PipeBody, RequestHead, Source, Trailers, pump,
-};
+use crate::pipe::{AnswerHead, Frame, Frames, PipeBody, RequestHead, Source, Trailers, pump};
 
 /// Time limit for a host to begin its answer. Long, because some compute before they speak.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -69,7 +67,9 @@ pub(super) async fn serve(
                 upstream: Some(upstream),
                 host: None,
             };
-            requests.serve(FramedRead::new(reader, Frames), writer).await;
+            requests
+                .serve(FramedRead::new(reader, Frames), writer)
+                .await;
         }
     }
 }
@@ -152,7 +152,9 @@ impl Requests<'_> {
         let sent = self.send(head, body).await.and_then(|answer| {
             let is_switched = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
             // Nobody has asked for another protocol.
-            (is_upgrade || !is_switched).then_some(answer).ok_or(Refusal::BrokenOff)
+            (is_upgrade || !is_switched)
+                .then_some(answer)
+                .ok_or(Refusal::BrokenOff)
         });
         let mut answer = match sent {
             Ok(answer) => answer,
@@ -273,7 +275,11 @@ fn request<B>(
 
 /// Puts cookies together, which HTTP/2 has apart: hosts of HTTP/1.1 read the first alone.
 fn join_cookies(headers: &mut HeaderMap) -> Result<(), Refusal> {
-    let cookies: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    let cookies: Vec<_> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
     if cookies.len() > 1 {
         let joined = HeaderValue::from_bytes(&cookies.join(&b"; "[..]));
         headers.insert(COOKIE, joined.map_err(|_| Refusal::NotUnderstood)?);
@@ -340,7 +346,7 @@ impl Drop for Noted {
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
-    //! Whether a request is what was judged, whatever a frame says.
+    //! A check that a request is what was judged, whatever a frame says.
 
     use super::*;
 
@@ -372,7 +378,12 @@ pub(crate) mod fuzzing {
             assert_eq!(all("host"), hosts);
             let authority = request.uri().authority().map(|name| name.as_str());
             assert_eq!(authority, is_http2.then_some("a.test"));
-            for name in ["content-length", "transfer-encoding", "expect", "keep-alive"] {
+            for name in [
+                "content-length",
+                "transfer-encoding",
+                "expect",
+                "keep-alive",
+            ] {
                 assert_eq!(all(name), [b""; 0], "{name}");
             }
             if !is_http2 {
@@ -409,7 +420,10 @@ mod tests {
             ("cookie", "a=1"),
             ("cookie", "b=2"),
         ] {
-            headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static(value));
+            headers.append(
+                name.parse::<HeaderName>().unwrap(),
+                HeaderValue::from_static(value),
+            );
         }
         write_request(RequestHead {
             method: Method::POST,

@@ -24,7 +24,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// How hosts are spoken with.
+/// Client of hosts.
 pub(super) struct Client {
     http1: TlsConnector,
     either: TlsConnector,

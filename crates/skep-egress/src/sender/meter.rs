@@ -94,7 +94,7 @@ impl Meter {
             .then(|| (state.rule.clone(), std::mem::take(&mut state.untold)))
     }
 
-    /// What is left to be told to the server.
+    /// Bytes that are left to be told to the server.
     pub(super) fn rest(&self) -> Option<(String, u64)> {
         let mut state = self.0.lock();
         let untold = std::mem::take(&mut state.untold);
@@ -149,6 +149,9 @@ mod tests {
         }
         let took = now - begin;
         // The first second's were there at once.
-        assert!((Duration::from_secs(8)..Duration::from_secs(10)).contains(&took), "{took:?}");
+        assert!(
+            (Duration::from_secs(8)..Duration::from_secs(10)).contains(&took),
+            "{took:?}"
+        );
     }
 }

@@ -17,7 +17,7 @@ use super::meter::{Held, Meter};
 /// Bytes that pass at a time, where they are held back.
 const PIECE: usize = 4 * 1024;
 
-/// What is known of a connection from outside.
+/// Counts of a connection.
 #[derive(Debug)]
 pub(super) struct Traffic {
     desk: Arc<Desk>,

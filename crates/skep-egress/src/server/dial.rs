@@ -17,7 +17,7 @@ use crate::message::{Leaf, Refusal, Route, Speech, Wanted, Way};
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a host is reached.
+/// Way in which a host is reached.
 pub(super) enum Reached {
     /// Over this socket, by this rule; none if its address is allowed.
     Socket(OwnedFd, Option<String>),
@@ -119,21 +119,17 @@ async fn dial(
         (Some(host), Permit::Name(_)) => live.gate().look_up(host).await,
         // Its name says which rule it has, so what the sandbox believes to be its address does not
         // count.
-        (Some(host), Permit::Address) if has_rule => {
-            match live.gate().look_up(host).await {
-                Lookup::Found(mut addresses) => {
-                    addresses.retain(|address| live.gate().reaches(*address));
-                    if addresses.is_empty() {
-                        return Err(Refusal::NotAllowed);
-                    }
-                    Lookup::Found(addresses)
+        (Some(host), Permit::Address) if has_rule => match live.gate().look_up(host).await {
+            Lookup::Found(mut addresses) => {
+                addresses.retain(|address| live.gate().reaches(*address));
+                if addresses.is_empty() {
+                    return Err(Refusal::NotAllowed);
                 }
-                other @ (Lookup::Here(_) | Lookup::Failed) => other,
+                Lookup::Found(addresses)
             }
-        }
-        (Some(_) | None, Permit::Name(_) | Permit::Address) => {
-            Lookup::Found(vec![asked.address])
-        }
+            other @ (Lookup::Here(_) | Lookup::Failed) => other,
+        },
+        (Some(_) | None, Permit::Name(_) | Permit::Address) => Lookup::Found(vec![asked.address]),
     };
     let addresses = match addresses {
         Lookup::Found(addresses) if addresses.is_empty() => return Err(Refusal::NoAddress),

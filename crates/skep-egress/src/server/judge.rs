@@ -24,21 +24,21 @@ const MOST_ACCOUNTS: usize = 64;
 /// Headers that are put into a request, and limits on its bytes.
 pub(super) type Allowed = (Vec<(String, String)>, Option<Pace>);
 
-/// What becomes of a connection.
+/// Treatment of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Treatment {
     /// It is passed on as it is.
     Direct,
     /// It is passed on as it is, and counted.
     Metered,
-    /// What is in it has to be read first.
+    /// Its requests have to be read first.
     Inspect,
     /// It carries requests that are judged one by one.
     Requests { secure: bool },
 }
 
 impl Treatment {
-    /// What becomes of a connection to a host with this rule.
+    /// Treatment of a connection to a host with this rule.
     pub(super) fn of(rule: Option<&RequestRule>, way: Way) -> Self {
         match (way, rule) {
             (Way::Inside { secure, .. }, _) => Self::Requests { secure },

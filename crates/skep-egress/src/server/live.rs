@@ -86,7 +86,11 @@ impl Live {
             return Ok(Permit::Address);
         }
         let is_named = host.is_some();
-        Err(if is_named { Refusal::NotAllowed } else { Refusal::NoName })
+        Err(if is_named {
+            Refusal::NotAllowed
+        } else {
+            Refusal::NoName
+        })
     }
 
     /// The host of a connection that carries requests, and whether they are in TLS.
@@ -150,7 +154,10 @@ impl Live {
 
     /// Returns true if the rules in force want no more to be done with a connection than is done.
     fn is_treated_right(&self, held: &Held) -> bool {
-        let rule = held.host.as_ref().and_then(|host| self.gate.request_rule(host));
+        let rule = held
+            .host
+            .as_ref()
+            .and_then(|host| self.gate.request_rule(host));
         let wanted = Treatment::of(rule.as_ref().map(|(_, rule)| rule), held.way);
         match held.treatment {
             Treatment::Direct => wanted == Treatment::Direct,
@@ -175,8 +182,8 @@ impl Live {
         let mut connections = self.connections.lock();
         connections.held.retain(|_, held| {
             let host = held.host.as_ref();
-            let stays = self.gate.may_stay(host, held.port, held.address)
-                && self.is_treated_right(held);
+            let stays =
+                self.gate.may_stay(host, held.port, held.address) && self.is_treated_right(held);
             if !stays {
                 held.end();
             }

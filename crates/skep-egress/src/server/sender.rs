@@ -154,7 +154,11 @@ async fn answer(channel: &Channel, request: u64, message: &ToSender) {
     // Values that are longer than any message, or nobody is there any more.
     tracing::debug!(%error, "an answer about a request is not delivered");
     let refusal = Refusal::NoValue;
-    drop(channel.send(&ToSender::Stop { request, refusal }, &[]).await);
+    drop(
+        channel
+            .send(&ToSender::Stop { request, refusal }, &[])
+            .await,
+    );
 }
 
 /// A file that nobody can change, with these contents.

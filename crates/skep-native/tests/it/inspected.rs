@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use skep_domain::EgressCa;
 use skep_egress::{Edge, FillError, HeaderValues, Inspection};
 use skep_isolation::{Isolation as _, Launched};
@@ -53,7 +54,7 @@ impl HeaderValues for Values {
         _sandbox: &'a SandboxId,
         template: &'a HeaderTemplate,
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
-        let values = self.0.lock().unwrap();
+        let values = self.0.lock();
         let parts = template.parts().iter().map(|part| match part {
             TemplatePart::Text(text) => Ok(text.clone()),
             TemplatePart::Secret(name) => {
@@ -150,7 +151,7 @@ impl World {
 
 impl Values {
     fn set(&self, name: &str, value: &str) {
-        let mut values = self.0.lock().unwrap();
+        let mut values = self.0.lock();
         values.insert(name.to_owned(), value.to_owned());
     }
 }
@@ -191,7 +192,11 @@ async fn headers_are_put_into_requests_and_replace_what_the_sandbox_says() {
     let said = client.say("a.tls.test", &get("a.tls.test", own));
     assert_eq!(status(&said), "200", "{said}");
     // A host that sends back what it gets gives the value away.
-    assert_eq!(count(&said, &format!("x-key: bearer {SECRET}")), 1, "{said}");
+    assert_eq!(
+        count(&said, &format!("x-key: bearer {SECRET}")),
+        1,
+        "{said}"
+    );
     assert_eq!(count(&said, "mine"), 0, "{said}");
     assert_eq!(count(&said, "host: a.tls.test"), 1, "{said}");
     let body = "POST /post HTTP/1.1\r\nHost: a.tls.test\r\nTransfer-Encoding: chunked\r\n\
@@ -200,18 +205,22 @@ async fn headers_are_put_into_requests_and_replace_what_the_sandbox_says() {
     assert!(said.ends_with("hello") && said.contains(SECRET), "{said}");
     let said = client.ask(
         "a.tls.test",
-        &[
-            "GET a.tls.test /one X-Key=mine",
-            "GET a.tls.test:443 /two",
-        ],
+        &["GET a.tls.test /one X-Key=mine", "GET a.tls.test:443 /two"],
     );
-    assert_eq!(count(&said, "status 200\nh2 get https://a.tls.test/"), 2, "{said}");
+    assert_eq!(
+        count(&said, "status 200\nh2 get https://a.tls.test/"),
+        2,
+        "{said}"
+    );
     assert_eq!(count(&said, SECRET), 2, "{said}");
     assert_eq!(count(&said, "mine"), 0, "{said}");
     let socket = "GET /socket HTTP/1.1\r\nHost: a.tls.test\r\nConnection: Upgrade\r\n\
                   Upgrade: websocket\r\n\r\nsaid in another protocol";
     let said = client.say("a.tls.test", socket);
-    assert!(said.starts_with("HTTP/1.1 101 ") && count(&said, "sec-websocket-accept") == 1, "{said}");
+    assert!(
+        said.starts_with("HTTP/1.1 101 ") && count(&said, "sec-websocket-accept") == 1,
+        "{said}"
+    );
     assert!(said.ends_with("\r\n\r\nsaid in another protocol"), "{said}");
     let log = [
         "a.tls.test GET /x 200 *.tls.test",
@@ -234,19 +243,29 @@ async fn hosts_without_a_rule_are_passed_on_untouched() {
         ..world.client(&sandbox)
     };
     let said = theirs.say("b.tls.test", &get("b.tls.test", ""));
-    assert!(status(&said) == "200" && count(&said, "x-key") == 0, "{said}");
+    assert!(
+        status(&said) == "200" && count(&said, "x-key") == 0,
+        "{said}"
+    );
     // The one with a rule is not whom it would be without.
     let said = theirs.say("a.tls.test", &get("a.tls.test", ""));
     assert!(said.starts_with("error:"), "{said}");
-    let said = world.client(&sandbox).say("b.tls.test", &get("b.tls.test", ""));
+    let said = world
+        .client(&sandbox)
+        .say("b.tls.test", &get("b.tls.test", ""));
     assert!(said.starts_with("error:"), "{said}");
     // Rules are for TLS: in plain HTTP nothing is added.
     let plain = say(&sandbox, WEB, get("a.tls.test", "").as_bytes()).await;
-    assert!(status(&plain) == "200" && count(&plain, "x-key") == 0, "{plain}");
+    assert!(
+        status(&plain) == "200" && count(&plain, "x-key") == 0,
+        "{plain}"
+    );
     // And they allow nothing.
     let denied = ruled(only(&["c.test"]), "a.tls.test", with_key());
     sandbox.set_egress(denied, Connections::Cut).await.unwrap();
-    let said = world.client(&sandbox).say("a.tls.test", &get("a.tls.test", ""));
+    let said = world
+        .client(&sandbox)
+        .say("a.tls.test", &get("a.tls.test", ""));
     assert!(said.contains("AccessDenied"), "{said}");
     world.finish(vec![sandbox]).await;
 }
@@ -268,7 +287,7 @@ async fn a_changed_secret_is_in_the_next_request_and_a_missing_one_stops_it() {
     ] {
         match value {
             Some(value) => world.values.set("key", value),
-            None => world.values.0.lock().unwrap().clear(),
+            None => world.values.0.lock().clear(),
         }
         let said = client.say("a.tls.test", &get("a.tls.test", ""));
         assert!(status(&said) == "502" && said.contains(reason), "{said}");
@@ -283,7 +302,10 @@ async fn a_request_for_another_host_is_refused_inside_the_connection() {
     let (id, sandbox) = launch(&world.bench, egress).await;
     let client = world.client(&sandbox);
     let said = client.say("a.tls.test", &get("b.tls.test", ""));
-    assert!(status(&said) == "421" && said.contains("another host"), "{said}");
+    assert!(
+        status(&said) == "421" && said.contains("another host"),
+        "{said}"
+    );
     let said = client.say("a.tls.test", &get("a.tls.test", "Host: b.tls.test\r\n"));
     assert_eq!(status(&said), "400", "{said}");
     // HTTP/2 puts requests for several hosts onto one connection, if its certificate is for them.
@@ -296,8 +318,15 @@ async fn a_request_for_another_host_is_refused_inside_the_connection() {
             "GET a.tls.test /four",
         ],
     );
-    let found: Vec<_> = said.lines().filter(|line| line.starts_with("status")).collect();
-    assert_eq!(found, ["status 200", "status 421", "status 421", "status 200"], "{said}");
+    let found: Vec<_> = said
+        .lines()
+        .filter(|line| line.starts_with("status"))
+        .collect();
+    assert_eq!(
+        found,
+        ["status 200", "status 421", "status 421", "status 200"],
+        "{said}"
+    );
     let log = [
         "a.tls.test GET /x 421 - refused",
         "a.tls.test GET /x 400 - refused",
@@ -320,10 +349,15 @@ async fn what_two_readers_would_see_differently_is_written_anew() {
     for framing in [
         // Lengths that contradict each other, or a framing of chunks.
         format!("{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"),
-        format!("{head}Content-Length: 0\r\nContent-Length: {}\r\n\r\n{hidden}", hidden.len()),
+        format!(
+            "{head}Content-Length: 0\r\nContent-Length: {}\r\n\r\n{hidden}",
+            hidden.len()
+        ),
         format!("{head}Content-Length: +0\r\n\r\n{hidden}"),
         format!("{head}Transfer-Encoding: x, chunked\r\n\r\n0\r\n\r\n{hidden}"),
-        format!("{head}Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n{hidden}"),
+        format!(
+            "{head}Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n{hidden}"
+        ),
         format!("{head}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n{hidden}"),
         format!("{head}A: b\r\n Content-Length: 4\r\n\r\n{hidden}"),
         format!("{head}A: b\nContent-Length: 0\r\n\r\n{hidden}"),
@@ -333,7 +367,8 @@ async fn what_two_readers_would_see_differently_is_written_anew() {
         let heard = count(&said, "HTTP/1.1\nhost") + count(&said, " HTTP/1.1\n");
         assert_eq!(count(&said, "mine"), 0, "{framing:?} {said}");
         assert!(heard == 0 || count(&said, SECRET) > 0, "{framing:?} {said}");
-        let requests = count(&said, "POST /first HTTP/1.1\n") + count(&said, "GET /hidden HTTP/1.1\n");
+        let requests =
+            count(&said, "POST /first HTTP/1.1\n") + count(&said, "GET /hidden HTTP/1.1\n");
         assert_eq!(count(&said, SECRET), requests, "{framing:?} {said}");
     }
     world.finish(vec![sandbox]).await;
@@ -389,9 +424,14 @@ async fn limits_of_requests_and_bytes_hold() {
     let egress = ruled(only(&["*.tls.test"]), "a.tls.test", rule);
     let (_, sandbox) = launch(&world.bench, egress).await;
     let line = "GET a.tls.test /";
-    let said = world.client(&sandbox).ask("a.tls.test", &[line, line, line, line]);
+    let said = world
+        .client(&sandbox)
+        .ask("a.tls.test", &[line, line, line, line]);
     assert_eq!(count(&said, "status 200"), 3, "{said}");
-    assert!(said.contains("status 429") && said.contains("of this minute are used up"), "{said}");
+    assert!(
+        said.contains("status 429") && said.contains("of this minute are used up"),
+        "{said}"
+    );
     // Bytes are counted without a look inside.
     let rule = RequestRuleWords {
         bytes: Some(20_000),
@@ -418,8 +458,13 @@ async fn a_host_that_cannot_prove_its_name_gets_nothing() {
     let world = World::new().await;
     let egress = ruled(only(&["x.b.tls.test"]), "x.b.tls.test", with_key());
     let (_, sandbox) = launch(&world.bench, egress).await;
-    let said = world.client(&sandbox).say("x.b.tls.test", &get("x.b.tls.test", ""));
-    assert!(status(&said) == "502" && said.contains("cannot be verified"), "{said}");
+    let said = world
+        .client(&sandbox)
+        .say("x.b.tls.test", &get("x.b.tls.test", ""));
+    assert!(
+        status(&said) == "502" && said.contains("cannot be verified"),
+        "{said}"
+    );
     world.finish(vec![sandbox]).await;
 }
 
@@ -428,8 +473,13 @@ async fn rules_hold_where_every_address_is_reached() {
     let egress = ruled(Egress::default(), "a.tls.test", with_key());
     let (id, sandbox) = launch(&world.bench, egress).await;
     // What the sandbox believes to be the address does not matter: nobody has this one.
-    let said = world.client(&sandbox).say("a.tls.test", &get("a.tls.test", ""));
-    assert!(status(&said) == "200" && count(&said, SECRET) == 1, "{said}");
+    let said = world
+        .client(&sandbox)
+        .say("a.tls.test", &get("a.tls.test", ""));
+    assert!(
+        status(&said) == "200" && count(&said, SECRET) == 1,
+        "{said}"
+    );
     // Where no rule looks, the connection goes to where it was led.
     let hosts = world.trusted.path().join("hosts.pem");
     let direct = TlsClient {
@@ -438,7 +488,10 @@ async fn rules_hold_where_every_address_is_reached() {
         sandbox: &sandbox,
     };
     let said = direct.say("b.tls.test", &get("b.tls.test", ""));
-    assert!(status(&said) == "200" && count(&said, "x-key") == 0, "{said}");
+    assert!(
+        status(&said) == "200" && count(&said, "x-key") == 0,
+        "{said}"
+    );
     let private = TlsClient {
         address: SocketAddr::from((world._uplink.private(), TLS)),
         ..world.client(&sandbox)
@@ -509,18 +562,29 @@ async fn whoever_reads_the_sandbox_never_sees_a_value() {
     };
     let status_of = std::fs::read_to_string(format!("/proc/{reader}/status")).unwrap();
     let user = status_of.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let user: u32 = user.unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    let user: u32 = user
+        .unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
     let senders = processes("Sender", |id| id == user + 0x8_0000);
     let [sender] = senders[..] else {
         panic!("it has one more process: {senders:?}");
     };
     wait_until(DEADLINE, || async {
         let has_it = has_in_memory(sender, &value);
-        has_it.then_some(()).ok_or("no request has the value".to_owned())
+        has_it
+            .then_some(())
+            .ok_or("no request has the value".to_owned())
     })
     .await;
     assert!(has_in_memory(reader, "said-by-the-sandbox"));
-    assert!(!has_in_memory(reader, &value), "it is where the sandbox is read");
+    assert!(
+        !has_in_memory(reader, &value),
+        "it is where the sandbox is read"
+    );
     for process in [reader, sender] {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
         let field = |name: &str| {
@@ -530,23 +594,35 @@ async fn whoever_reads_the_sandbox_never_sees_a_value() {
         for name in ["CapPrm:", "CapEff:", "CapBnd:"] {
             assert_eq!(field(name), "0000000000000000", "{name}");
         }
-        assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()));
+        assert_eq!(
+            (field("NoNewPrivs:"), field("Seccomp:")),
+            ("1".into(), "2".into())
+        );
         let root = std::fs::read_dir(format!("/proc/{process}/root")).unwrap();
         assert_eq!(root.count(), 0, "its file system is empty");
         let network = std::fs::read_to_string(format!("/proc/{process}/net/route")).unwrap();
         assert!(network.lines().count() <= 1, "it has no network: {network}");
         let core = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
-        let core = core.lines().find(|line| line.starts_with("Max core")).unwrap();
+        let core = core
+            .lines()
+            .find(|line| line.starts_with("Max core"))
+            .unwrap();
         assert!(core.split_whitespace().any(|word| word == "0"), "{core}");
     }
     waiting.kill().unwrap();
     waiting.wait().unwrap();
     // Killed, it is there again when it is needed, and the other one stays.
-    let killed = std::process::Command::new("kill").args(["-9", &sender.to_string()]).status();
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &sender.to_string()])
+        .status();
     assert!(killed.unwrap().success());
     wait_until(DEADLINE, || async {
         let said = client.say("a.tls.test", quiet);
-        if status(&said) == "200" { Ok(()) } else { Err(said) }
+        if status(&said) == "200" {
+            Ok(())
+        } else {
+            Err(said)
+        }
     })
     .await;
     assert_eq!(processes(&address, |_| true), [reader]);
@@ -581,20 +657,35 @@ async fn connections_that_a_new_rule_would_look_into_are_cut() {
             let sockets = sockets.count();
             // Its own are three, and each connection has two.
             let expected = 2 * connections;
-            if sockets >= expected + 2 { Ok(()) } else { Err(format!("{sockets} sockets")) }
+            if sockets >= expected + 2 {
+                Ok(())
+            } else {
+                Err(format!("{sockets} sockets"))
+            }
         })
         .await;
     };
     wait(2).await;
-    let egress = ruled(only(&["a.tls.test", "b.tls.test"]), "a.tls.test", with_key());
+    let egress = ruled(
+        only(&["a.tls.test", "b.tls.test"]),
+        "a.tls.test",
+        with_key(),
+    );
     sandbox.set_egress(egress, Connections::Cut).await.unwrap();
     let mut said = String::new();
-    ruled_one.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    ruled_one
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
     ruled_one.wait().unwrap();
     assert!(other.try_wait().unwrap().is_none(), "no rule is for it");
     other.kill().unwrap();
     other.wait().unwrap();
-    let said = world.client(&sandbox).say("a.tls.test", &get("a.tls.test", ""));
+    let said = world
+        .client(&sandbox)
+        .say("a.tls.test", &get("a.tls.test", ""));
     assert!(said.contains(SECRET), "{said}");
     std::io::stdout().flush().unwrap();
     world.finish(vec![sandbox]).await;

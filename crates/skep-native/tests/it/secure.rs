@@ -16,8 +16,8 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, pem::PemObject as _};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 use skep_isolation::Launched;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, BufReader};
 use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, BufReader};
 use tokio_rustls::TlsAcceptor;
 
 use crate::network::first_process;
@@ -27,7 +27,7 @@ const HOSTS: &str = "tls.test";
 
 /// An authority of the test, and a certificate for every host below a name.
 pub(crate) struct Authority {
-    /// What clients have to trust, in PEM.
+    /// Certificate that clients have to trust, in PEM.
     pub(crate) trusted: String,
     certificate: Vec<u8>,
     key: Vec<u8>,
@@ -44,7 +44,8 @@ pub(crate) static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
     let key = KeyPair::generate().unwrap();
     let trusted = params.self_signed(&key).unwrap().pem();
     let issuer = Issuer::new(params, key);
-    let leaf = CertificateParams::new(vec![format!("*.{HOSTS}"), format!("*.edge.{HOSTS}")]).unwrap();
+    let leaf =
+        CertificateParams::new(vec![format!("*.{HOSTS}"), format!("*.edge.{HOSTS}")]).unwrap();
     let pair = KeyPair::generate().unwrap();
     let certificate = leaf.signed_by(&pair, &issuer).unwrap().der().to_vec();
     Authority {
@@ -55,7 +56,7 @@ pub(crate) static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
 });
 
 impl Authority {
-    /// What a process of hosts is told.
+    /// Arguments of a process of hosts.
     pub(crate) fn arguments(&self) -> [String; 2] {
         [hex(&self.certificate), hex(&self.key)]
     }
@@ -189,9 +190,20 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<(
             // It never answers.
             std::future::pending::<()>().await;
         }
-        let said = format!("{}{}", head.replace('\r', ""), String::from_utf8_lossy(&body));
-        let said = if lower.contains(" /quiet ") { String::new() } else { said };
-        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{said}", said.len());
+        let said = format!(
+            "{}{}",
+            head.replace('\r', ""),
+            String::from_utf8_lossy(&body)
+        );
+        let said = if lower.contains(" /quiet ") {
+            String::new()
+        } else {
+            said
+        };
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{said}",
+            said.len()
+        );
         stream.write_all(answer.as_bytes()).await?;
         stream.flush().await?;
     }
@@ -220,7 +232,12 @@ impl TlsClient<'_> {
     fn run(&self, protocol: &str, host: &str, words: &str) -> String {
         let mut client = self.start(protocol, host, words);
         let mut said = String::new();
-        client.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        client
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
         client.wait().unwrap();
         said
     }
@@ -263,8 +280,12 @@ pub(crate) fn be_client(arguments: &[String]) -> ExitCode {
     let name = ServerName::try_from(host.clone()).unwrap();
     let address: SocketAddr = address.parse().unwrap();
     let said = if protocol == "h2" {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(http2(config, name, address, &words))
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime
+            .unwrap()
+            .block_on(http2(config, name, address, &words))
     } else {
         http1(config, name, address, &words)
     };
@@ -279,11 +300,13 @@ fn http1(
     address: SocketAddr,
     words: &str,
 ) -> std::io::Result<String> {
-    let connection = ClientConnection::new(Arc::new(config), name).map_err(std::io::Error::other)?;
+    let connection =
+        ClientConnection::new(Arc::new(config), name).map_err(std::io::Error::other)?;
     let mut stream = StreamOwned::new(connection, TcpStream::connect(address)?);
     stream.write_all(words.as_bytes())?;
+    // It has no more to say, and hears the rest.
+    stream.conn.send_close_notify();
     stream.flush()?;
-    stream.sock.shutdown(std::net::Shutdown::Write)?;
     let mut said = Vec::new();
     let read = stream.read_to_end(&mut said);
     if said.is_empty() {
@@ -312,9 +335,10 @@ async fn http2(
     for line in words.lines() {
         let mut words = line.splitn(4, ' ');
         let mut word = || words.next().unwrap_or_default();
-        let mut request = Request::builder()
-            .method(word())
-            .uri(format!("https://{}{}", word(), word()));
+        let mut request =
+            Request::builder()
+                .method(word())
+                .uri(format!("https://{}{}", word(), word()));
         if let Some((name, value)) = word().split_once('=') {
             request = request.header(name, value);
         }

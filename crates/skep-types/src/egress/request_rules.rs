@@ -140,7 +140,7 @@ pub enum RequestRuleError {
     Requests {
         /// The domain.
         domain: String,
-        /// What is wrong.
+        /// Reason, for a person.
         reason: String,
     },
     /// A limit that is no number of requests or bytes.

@@ -37,7 +37,7 @@ pub(in super::super) struct Pipes {
     place: Arc<OwnedSemaphorePermit>,
 }
 
-/// How a client asks, and the host is asked.
+/// Protocol in which a client asks, and the host is asked.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Scheme {
     Http,
@@ -126,7 +126,9 @@ impl Pipes {
             }
         };
         if answer.status == StatusCode::SWITCHING_PROTOCOLS {
-            let (ours, writer) = ours.zip(upload.await).ok_or(Failure::Told(Refusal::BrokenOff))?;
+            let (ours, writer) = ours
+                .zip(upload.await)
+                .ok_or(Failure::Told(Refusal::BrokenOff))?;
             let place = Arc::clone(&self.place);
             drop(skep_telemetry::spawn("tunnel", async move {
                 tunnel(ours, &mut pipe.source, writer).await;
@@ -142,7 +144,11 @@ impl Pipes {
                 let mut idle = pipes.idle.lock();
                 if idle.len() < MOST_IDLE {
                     let held = pipe.held;
-                    idle.push(Pipe { source, writer, held });
+                    idle.push(Pipe {
+                        source,
+                        writer,
+                        held,
+                    });
                 }
             }
         }));
@@ -219,9 +225,7 @@ struct Waiting {
 type Upload = futures_util::future::BoxFuture<'static, Option<OwnedWriteHalf>>;
 
 /// Writes a body beside whoever waits for the answer.
-fn uploading(
-    writing: impl Future<Output = Option<OwnedWriteHalf>> + Send + 'static,
-) -> Upload {
+fn uploading(writing: impl Future<Output = Option<OwnedWriteHalf>> + Send + 'static) -> Upload {
     let (sender, written) = tokio::sync::oneshot::channel();
     drop(skep_telemetry::spawn("request body", async move {
         // Nobody waits for it, if that fails.
