@@ -14,6 +14,7 @@ mod metadata_filter;
 mod negotiation;
 mod path;
 mod planted;
+mod request_frames;
 mod signature;
 mod signed_url;
 mod upload;
@@ -36,6 +37,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("negotiation", negotiation::check),
     ("path", path::check),
     ("planted", planted::check),
+    ("request_frames", request_frames::check),
     ("signature", signature::check),
     ("signed_url", signed_url::check),
     ("upload", upload::check),

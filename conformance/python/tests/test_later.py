@@ -13,14 +13,11 @@ feature = pytest.mark.feature
 
 BASE = {"templateID": "base", "timeout": 60}
 
-RULES = {"rules": {"example.com": [{"transform": {"headers": {"a": "b"}}}]}}
 PROXY = {"egressProxy": {"address": "192.0.2.7:1080"}}
 
 NOT_YET = [
-    ("later.network", "PUT", "/sandboxes/{id}/network", RULES),
-    ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": RULES}),
     ("later.network", "PUT", "/sandboxes/{id}/network", PROXY),
-    ("later.identity", "POST", "/v2/sandboxes", {**BASE, "iam": {"tokens": {"a": {"audience": "b", "tokenType": "JWT-SVID"}}}}),
+    ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": PROXY}),
 ]
 
 

@@ -35,6 +35,9 @@ pub struct AgentConfig {
     pub default_user: String,
     /// Working directory of a command when the caller names none; `None` is the user's home.
     pub default_workdir: Option<String>,
+    /// Certificate, in PEM, of the authority that its programs are to trust beside their own: that of
+    /// the egress proxy, if its owner's rules look into requests.
+    pub authority: Option<String>,
     /// Memory limit of the sandbox in mebibytes; zero if it is not known.
     pub memory_mib: u32,
 }

@@ -27,6 +27,7 @@ use crate::sandbox::log::SandboxLog;
 use crate::sandbox::memory_info::{MemoryFiles, MemoryKeeper};
 use crate::sandbox::metrics::Meter;
 use crate::sandbox::settings::{self, Settings};
+use crate::sandbox::trust;
 use crate::sandbox::users::Accounts;
 
 /// Far more than a configuration needs.
@@ -50,6 +51,9 @@ pub enum RunError {
     /// The directories from which files are opened are not there: this is not a sandbox.
     #[error("cannot open the root of the sandbox")]
     Root(#[source] io::Error),
+    /// Requests that the owner's rules look into would all fail.
+    #[error("cannot have the sandbox trust the authority of its rules")]
+    Trust(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The memory for the log cannot be written.
     #[error("cannot start the log")]
     Log(#[source] io::Error),
@@ -102,6 +106,9 @@ async fn start(options: Options) -> Result<(), RunError> {
     if let Err(error) = settings::write_identity(&config, &options.identity_directory) {
         // The variables tell programs the same, so a sandbox without these files still works.
         tracing::warn!(error = %Chain(&error), "cannot write the identity of the sandbox");
+    }
+    if let Some(authority) = &config.authority {
+        trust::trust(authority).map_err(|error| RunError::Trust(error.into()))?;
     }
     let memory_keeper = keep_memory_info(options.memory_files, &config);
     let log = SandboxLog::open(options.log).map_err(RunError::Log)?;

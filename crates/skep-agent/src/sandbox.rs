@@ -7,4 +7,5 @@ pub(crate) mod memory_info;
 pub(crate) mod metrics;
 pub(crate) mod path;
 pub(crate) mod settings;
+pub(crate) mod trust;
 pub(crate) mod users;

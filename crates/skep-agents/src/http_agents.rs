@@ -62,6 +62,28 @@ impl Agents for HttpAgents {
         .boxed()
     }
 
+    fn trust<'a>(
+        &'a self,
+        address: IpAddr,
+        control_token: &'a str,
+        authority: &'a str,
+    ) -> BoxFuture<'a, Result<(), ConfigureError>> {
+        async move {
+            let told = async {
+                let body = serde_json::to_vec(authority)?;
+                tell(address, "/skep/trust", control_token, body).await
+            };
+            let told = tokio::time::timeout(CONFIGURE_TIMEOUT, told).await;
+            told.map_err(anyhow::Error::from)
+                .flatten()
+                .map_err(|error| ConfigureError {
+                    address,
+                    source: error.into(),
+                })
+        }
+        .boxed()
+    }
+
     fn start<'a>(
         &'a self,
         address: IpAddr,

@@ -1,13 +1,14 @@
 //! Rules for outgoing connections, between the contract and the domain.
 
-use std::collections::BTreeMap;
+mod request_rules;
 
 use axum::http::StatusCode;
 use serde_json::Value;
 use skep_types::{Egress, EgressError, EgressRules};
-use skep_wire::rest::{Network, NetworkUpdate};
+use skep_wire::rest::{Network, NetworkRules, NetworkUpdate};
 
 use crate::error::ApiError;
+pub(crate) use request_rules::{read_rules, shown_rules};
 
 /// The part of a network's rules that is about outgoing connections.
 #[derive(Debug, Default)]
@@ -16,7 +17,7 @@ pub(crate) struct EgressBody {
     allow_out: Option<Vec<String>>,
     deny_out: Option<Vec<String>>,
     dns_servers: Option<Vec<String>>,
-    rules: Option<BTreeMap<String, Value>>,
+    rules: Option<NetworkRules>,
     proxy: Option<Value>,
 }
 
@@ -46,27 +47,42 @@ impl EgressBody {
         }
     }
 
-    /// The policy, in the order in which the contract refuses.
-    pub(crate) fn read(self) -> Result<Egress, ApiError> {
-        let egress = Egress::new(EgressRules {
+    /// The policy of a new sandbox, in the order in which the contract refuses.
+    pub(crate) fn read(mut self) -> Result<Egress, ApiError> {
+        let rules = self.rules.take();
+        let egress = self.policy()?;
+        let rules = read_rules(rules.unwrap_or_default())?;
+        self.refuse_proxy()?;
+        Ok(egress.with_request_rules(rules))
+    }
+
+    /// The policy that replaces a sandbox's, without its rules for requests. Those, if there are any,
+    /// are left: there may be no such sandbox, which its owner is told before what is wrong in them.
+    pub(crate) fn read_update(mut self) -> Result<(Egress, Option<NetworkRules>), ApiError> {
+        let rules = self.rules.take();
+        let egress = self.policy()?;
+        self.refuse_proxy()?;
+        Ok((egress, rules))
+    }
+
+    fn policy(&mut self) -> Result<Egress, EgressError> {
+        Egress::new(EgressRules {
             internet: self.internet,
-            allowed: self.allow_out.unwrap_or_default(),
-            denied: self.deny_out.unwrap_or_default(),
-            resolvers: self.dns_servers,
-        })?;
-        if self.rules.is_some_and(|rules| !rules.is_empty()) {
-            return Err(unavailable(
-                "Network transform rules are not available on this server.",
-            ));
-        }
-        if self.proxy.is_some_and(|proxy| !proxy.is_null()) {
+            allowed: self.allow_out.take().unwrap_or_default(),
+            denied: self.deny_out.take().unwrap_or_default(),
+            resolvers: self.dns_servers.take(),
+        })
+    }
+
+    fn refuse_proxy(&self) -> Result<(), ApiError> {
+        if self.proxy.as_ref().is_some_and(|proxy| !proxy.is_null()) {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "feature_unavailable",
                 "Egress proxy (network.egressProxy) is not enabled for this team.",
             ));
         }
-        Ok(egress)
+        Ok(())
     }
 }
 
@@ -80,8 +96,4 @@ impl From<EgressError> for ApiError {
             | EgressError::Resolver(_) => Self::bad_request("validation_error", error.to_string()),
         }
     }
-}
-
-fn unavailable(message: &str) -> ApiError {
-    ApiError::bad_request("feature_unavailable", message)
 }

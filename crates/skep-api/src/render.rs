@@ -10,6 +10,8 @@ use skep_types::{
 use skep_wire::agent::ENVD_VERSION;
 use skep_wire::rest;
 
+use crate::egress::shown_rules;
+
 /// A constant that old clients want to see.
 const CLIENT_ID: &str = "6532622b";
 
@@ -172,12 +174,14 @@ pub(crate) fn sandbox_detail(sandbox: &Sandbox, domain: &str) -> rest::SandboxDe
 fn network(sandbox: &Sandbox) -> Option<rest::Network> {
     let ingress = &sandbox.order.ingress;
     let ports = &ingress.https_ports;
-    let rules = sandbox.status.egress.rules();
+    let egress = &sandbox.status.egress;
+    let rules = egress.rules();
     let listed = |list: Vec<String>| (!list.is_empty()).then_some(list);
     let network = rest::Network {
         allow_out: listed(rules.allowed),
         deny_out: listed(rules.denied),
         dns_servers: rules.resolvers,
+        rules: shown_rules(egress.request_rules()),
         allow_public_traffic: ingress.is_private.then_some(false),
         mask_request_host: (ingress.host_mask.as_ref()).map(|mask| mask.as_str().to_owned()),
         https_ports: (!ports.is_empty()).then(|| ports.iter().map(i64::from).collect()),

@@ -147,6 +147,11 @@ pub fn router(mut options: Options) -> Router {
         .merge(events())
         .merge(webhooks())
         .route("/health", get(routes::health::health))
+        .route(
+            "/.well-known/openid-configuration",
+            get(routes::identity::configuration),
+        )
+        .route("/.well-known/jwks.json", get(routes::identity::keys))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))

@@ -10,6 +10,7 @@ pub(crate) mod events;
 pub(crate) mod fork;
 pub(crate) mod get_sandbox;
 pub(crate) mod health;
+pub(crate) mod identity;
 pub(crate) mod kill_sandbox;
 pub(crate) mod list_records;
 pub(crate) mod list_sandboxes;

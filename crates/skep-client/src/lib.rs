@@ -84,10 +84,11 @@ pub use skep_wire::interpreter::{
 };
 pub use skep_wire::rest::{
     ApiKey, AssignedTags, BuildLogEntry, BuildReason, BuildStatus, BuildStep, CreatedApiKey,
-    FileUpload, ForkedSandbox, Kept, ListedSandbox, LogEntry, LogLevel, Metric, Network,
-    NetworkUpdate, NewSandbox, NewTemplate, NewVolume, SandboxDetail, SandboxOptions,
-    SandboxRecord, SandboxRecordState, SandboxRequest, SandboxState, SandboxUsage, Snapshot,
-    StartBuild, Template, TemplateTag, TemplateVersion, TemplateVersions, VersionFile,
+    FileUpload, ForkedSandbox, IdentityRequest, IdentityToken, Kept, ListedSandbox, LogEntry,
+    LogLevel, Metric, Network, NetworkLimits, NetworkRequests, NetworkRule, NetworkRules,
+    NetworkTransform, NetworkUpdate, NewSandbox, NewTemplate, NewVolume, SandboxDetail,
+    SandboxOptions, SandboxRecord, SandboxRecordState, SandboxRequest, SandboxState, SandboxUsage,
+    Snapshot, StartBuild, Template, TemplateTag, TemplateVersion, TemplateVersions, VersionFile,
     VersionFileKind, VersionFiles, VersionLayer, VersionSummary, Volume, VolumeAndToken,
     VolumeDetail, VolumeEntry, VolumeEntryChange, VolumeEntryKind, VolumeMount, VolumeOptions,
 };

@@ -41,6 +41,8 @@ pub struct Config {
     pub pause: Pause,
     /// Key that seals the secrets of teams.
     pub vault: Vault,
+    /// Identity tokens of sandboxes.
+    pub identity: Identity,
     /// Events that are sent to teams.
     pub webhooks: Webhooks,
     /// Retention of ended sandboxes.
@@ -159,6 +161,25 @@ pub struct Vault {
     pub key_file: Option<PathBuf>,
     /// Program that prints them.
     pub key_command: Option<PathBuf>,
+}
+
+/// Identity tokens of sandboxes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Identity {
+    /// URL of whoever issues them; the API's if there is none.
+    pub issuer: Option<String>,
+    /// Days after which another key signs.
+    pub key_days: NonZeroU32,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            issuer: None,
+            key_days: const { NonZeroU32::new(30).expect("it is not zero") },
+        }
+    }
 }
 
 /// Webhooks of teams.
@@ -337,6 +358,7 @@ impl Default for Config {
             pool: Pool::default(),
             pause: Pause::default(),
             vault: Vault::default(),
+            identity: Identity::default(),
             webhooks: Webhooks::default(),
             records: Records::default(),
             builds: Builds::default(),

@@ -267,6 +267,16 @@ pub const ALL: &[EnvVar] = &[
         help: "program that prints the same, without arguments",
     },
     EnvVar {
+        name: "SKEP_IDENTITY_ISSUER",
+        key: "identity.issuer",
+        help: "URL of this server as verifiers of identity tokens reach it; that of the API if it is not set",
+    },
+    EnvVar {
+        name: "SKEP_IDENTITY_KEY_DAYS",
+        key: "identity.key_days",
+        help: "days after which another key signs identity tokens",
+    },
+    EnvVar {
         name: "SKEP_WEBHOOKS_ALLOWED_HOSTS",
         key: "webhooks.allowed_hosts",
         help: "hosts, with commas between, that webhooks may be at although their addresses are not public",

@@ -9,6 +9,7 @@ use skep_telemetry::Tasks;
 use skep_types::{Phase, SandboxStatus, TeamId, random_bytes};
 
 use crate::idempotency::Claims;
+use crate::identity::Identity;
 use crate::quota::{Full, Quota};
 use crate::registry::{Entry, Registry};
 use crate::uploads::LinkKey;
@@ -61,6 +62,7 @@ pub(crate) struct Inner {
     /// Held while a volume is counted and recorded.
     pub(crate) recording_volume: tokio::sync::Mutex<()>,
     pub(crate) vault: Vault,
+    pub(crate) identity: Identity,
     pub(crate) limits: TeamLimits,
     pub(crate) registry: Registry,
     pub(crate) quota: Quota,
@@ -98,6 +100,7 @@ impl Control {
                 builds: parts.builds,
                 uploads: parts.uploads,
                 vault: Vault::new(parts.vault),
+                identity: Identity::default(),
                 limits: parts.limits,
                 registry: Registry::default(),
                 quota: Quota::default(),

@@ -7,9 +7,10 @@ use std::time::Duration;
 use skep_store::{CheckpointRecord, Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
-    AccessToken, Capability, CheckpointId, Egress, EndReason, Ending, HostResource, ImageKind,
-    Ingress, NodeId, OnTimeout, Placement, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets,
-    TemplateId, TemplateImage, TemplateReference, TenantId, Unsupported, Usage,
+    AccessToken, Capability, CheckpointId, Egress, EndReason, Ending, HostResource, IdentityTokens,
+    ImageKind, Ingress, NodeId, OnTimeout, Placement, Redacted, SandboxId, SandboxKind,
+    SandboxSpec, Secrets, TemplateId, TemplateImage, TemplateReference, TenantId, Unsupported,
+    Usage,
 };
 use tokio::sync::oneshot;
 use tracing::field::{Empty, display};
@@ -44,6 +45,8 @@ pub struct CreateRequest {
     pub auto_resume: bool,
     /// Policy for its outgoing connections.
     pub egress: Egress,
+    /// Identity tokens that rules of that policy may name.
+    pub identity: IdentityTokens,
     /// Key-value pairs of the caller.
     pub metadata: BTreeMap<String, String>,
     /// Environment of all its processes.
@@ -361,6 +364,7 @@ impl Control {
             lifetime: request.lifetime.get(),
             on_timeout: request.on_timeout,
             auto_resume: request.auto_resume,
+            identity: request.identity.clone(),
             // Filled in by whoever has looked for them.
             mounts: Vec::new(),
             created_at: now(),

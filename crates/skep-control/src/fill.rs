@@ -53,7 +53,14 @@ impl Control {
                     let value = value.map_err(|error| refused(name, &error))?;
                     Zeroizing::new(value.reveal().to_owned())
                 }
-                TemplatePart::Token(name) => return Err(FillError::NoToken(name.clone())),
+                TemplatePart::Token(name) => {
+                    let audience = order.identity.audience(name);
+                    let audience = audience.ok_or_else(|| FillError::NoToken(name.clone()))?;
+                    self.mint(order, audience).await.map_err(|error| {
+                        tracing::error!(error = %Chain(&error), "an identity token cannot be minted");
+                        FillError::Unavailable
+                    })?
+                }
             });
         }
         joined(&values)

@@ -19,6 +19,7 @@ mod events;
 mod fill;
 mod housekeeping;
 mod idempotency;
+mod identity;
 mod key;
 mod keys;
 mod list;
@@ -66,6 +67,7 @@ pub use events::{EventQuery, EventStream, build_of_event};
 pub use fill::FillError;
 pub use housekeeping::Retention;
 pub use idempotency::{IdempotencyError, IdempotencyKey, IdempotencyKeyError, RequestDigest};
+pub use identity::IdentityError;
 pub use key::{ApiKey, MalformedKey};
 pub use keys::{KeyError, KeyMask, NewKey};
 pub use list::{Cursor, CursorError, ListQuery, Page, SortOrder, States};
@@ -109,6 +111,9 @@ pub use skep_store::{
     DeliveryVerdict, EventRecord, Key, LogLine, NetworkChange, Order, SandboxRecord, SecretRecord,
     Standing, StoreError, Team, TemplateRecord, VolumeRecord, WebhookRecord,
 };
+
+// What tokens and their keys are.
+pub use skep_identity::{Issuer, IssuerError, PublicKey};
 
 // And what volumes are made of.
 pub use skep_volume::{

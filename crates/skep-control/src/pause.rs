@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use skep_types::{
     Capabilities, Egress, ImageKind, PauseRequest, Phase, SandboxId, SandboxStatus,
-    TransitionError, VolumeName,
+    TransitionError, UnknownToken, VolumeName,
 };
 
 use crate::control::now;
@@ -73,6 +73,9 @@ pub enum ChangeError {
         /// Names of the volumes.
         volumes: Vec<VolumeName>,
     },
+    /// Rules name an identity token that it does not have.
+    #[error(transparent)]
+    UnknownToken(#[from] UnknownToken),
     /// Its host cannot do that, or did not.
     #[error("cannot change the sandbox")]
     Node(#[source] TransitionError),
@@ -141,7 +144,8 @@ impl Control {
         egress: Egress,
     ) -> Result<(), ChangeError> {
         caller.may_change()?;
-        let (_, status) = self.connectable(caller, id).await?;
+        let (entry, status) = self.connectable(caller, id).await?;
+        entry.order.identity.check(egress.request_rules())?;
         match status.phase {
             Phase::Running => {}
             Phase::Paused => return Err(SandboxNotFound(id.clone()).into()),

@@ -70,6 +70,20 @@ impl SecretValue {
         Ok(Self(value))
     }
 
+    /// Bytes as a value, for what is sealed beside secrets.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        let mut text = Zeroizing::new(vec![0; bytes.len() * 2]);
+        hex::encode_to_slice(bytes, &mut text).expect("there is room for two digits of each");
+        let text = text.iter().copied().map(char::from);
+        Self(Zeroizing::new(text.collect()))
+    }
+
+    /// The bytes of [`SecretValue::of_bytes`]; `None` if it is no such value.
+    pub(crate) fn to_bytes(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let bytes = hex::decode(self.0.as_bytes()).ok()?;
+        Some(Zeroizing::new(bytes))
+    }
+
     /// The value itself, for the request that it goes into.
     pub fn reveal(&self) -> &str {
         &self.0
@@ -334,8 +348,10 @@ impl Control {
         let (secrets, webhooks) = (self.inner.store.secrets(), self.inner.store.webhooks());
         let values = secrets.all_sealed().await?;
         let signatures = webhooks.all_sealed().await?;
+        let identity_keys = self.inner.store.identity_keys();
+        let signing = identity_keys.all().await?;
         let Some(keys) = self.inner.vault.existing().await? else {
-            if !values.is_empty() || !signatures.is_empty() {
+            if !values.is_empty() || !signatures.is_empty() || !signing.is_empty() {
                 tracing::warn!("there are secrets, and the key that opens them is gone");
             }
             return Ok(());
@@ -352,6 +368,13 @@ impl Control {
             let context = crate::webhooks::context(&old.team, old.id);
             if let Some(sealed) = resealed_by(&keys, &context, &old.sealed)? {
                 webhooks.reseal(old, sealed).recorded().await?;
+                resealed = resealed.saturating_add(1);
+            }
+        }
+        for old in signing {
+            let context = crate::identity::context(&old.id);
+            if let Some(sealed) = resealed_by(&keys, &context, &old.sealed)? {
+                identity_keys.reseal(old, sealed).recorded().await?;
                 resealed = resealed.saturating_add(1);
             }
         }

@@ -28,8 +28,8 @@ const AUTHORITY_RESERVE: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 /// Validity of a certificate. The server makes a new one long before.
 const LEAF_LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-const CERTIFICATE: &str = "ca.pem";
-const KEY: &str = "ca.key";
+pub(crate) const CERTIFICATE: &str = "ca.pem";
+pub(crate) const KEY: &str = "ca.key";
 const EXPIRY: &str = "ca.expires";
 
 /// An authority for one domain.
@@ -107,13 +107,7 @@ impl LocalCa {
             });
         }
         let directory = directory.join(domain);
-        let counts = is_there(&directory)? && expiry(&directory)? > now + AUTHORITY_RESERVE;
-        if !counts {
-            make(&directory, domain, now)?;
-        }
-        let path = directory.join(KEY);
-        let text = std::fs::read_to_string(&path).map_err(file("read", &path))?;
-        let key = KeyPair::from_pem(&text).map_err(|_| LocalCaError::Damaged { path })?;
+        let key = open_in(&directory, domain, &authority(domain), now)?;
         Ok(Self {
             certificate: directory.join(CERTIFICATE),
             domain: domain.to_owned(),
@@ -192,6 +186,23 @@ impl fmt::Debug for LocalCa {
     }
 }
 
+/// The key of the authority with these parameters in a directory of its own, which is made if there
+/// is none or it is about to expire. `subject` is for messages.
+pub(crate) fn open_in(
+    directory: &Path,
+    subject: &str,
+    authority: &CertificateParams,
+    now: SystemTime,
+) -> Result<KeyPair, LocalCaError> {
+    let counts = is_there(directory)? && expiry(directory)? > now + AUTHORITY_RESERVE;
+    if !counts {
+        make(directory, subject, authority.clone(), now)?;
+    }
+    let path = directory.join(KEY);
+    let text = std::fs::read_to_string(&path).map_err(file("read", &path))?;
+    KeyPair::from_pem(&text).map_err(|_| LocalCaError::Damaged { path })
+}
+
 /// Parameters of the authority, apart from its key and its time: they must be the same each time
 /// the key is read.
 fn authority(domain: &str) -> CertificateParams {
@@ -223,13 +234,17 @@ fn named(name: &str) -> rcgen::DistinguishedName {
 
 /// Makes an authority in a directory of its own and moves it into place as a whole, so that a
 /// crash leaves either the old one or the new one.
-fn make(directory: &Path, domain: &str, now: SystemTime) -> Result<(), LocalCaError> {
+fn make(
+    directory: &Path,
+    subject: &str,
+    mut params: CertificateParams,
+    now: SystemTime,
+) -> Result<(), LocalCaError> {
     let failed = |source| LocalCaError::Certificate {
-        domain: domain.to_owned(),
+        domain: subject.to_owned(),
         source,
     };
     let ends = now + AUTHORITY_LIFE;
-    let mut params = authority(domain);
     params.not_before = (now - DAY).into();
     params.not_after = ends.into();
     let key = KeyPair::generate().map_err(failed)?;

@@ -1,5 +1,5 @@
-//! The socket between the server and the process of a sandbox. One message is one packet, with a
-//! descriptor or without.
+//! The socket between the server and a process of a sandbox. One message is one packet, with
+//! descriptors or without.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,48 +13,62 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::unix::AsyncFd;
 
-/// The largest message: a name, a path and a few numbers.
-const MESSAGE_BYTES: usize = 8 * 1024;
+/// The largest message about connections: a name, a path and a few numbers, or a certificate.
+pub(crate) const OF_CONNECTIONS: usize = 8 * 1024;
+/// The largest message about a request: its path, or values of its headers.
+pub(crate) const OF_REQUESTS: usize = 80 * 1024;
 
-/// Two connected ends that do not block.
+/// Two connected ends that do not block, for messages.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    pair_of(SocketType::SEQPACKET)
+}
+
+/// Two connected ends that do not block, for bytes.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    pair_of(SocketType::STREAM)
+}
+
+fn pair_of(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let family = AddressFamily::UNIX;
     Ok(rustix::net::socketpair(family, kind, flags, None)?)
 }
 
 /// One end of the socket.
 #[derive(Debug)]
-pub(crate) struct Channel(AsyncFd<OwnedFd>);
+pub(crate) struct Channel {
+    socket: AsyncFd<OwnedFd>,
+    most_bytes: usize,
+}
 
 impl Channel {
-    /// Takes one end, in a runtime.
-    pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
+    /// Takes one end, in a runtime, for messages of this size at most.
+    pub(crate) fn new(socket: OwnedFd, most_bytes: usize) -> io::Result<Self> {
         #[expect(
             deprecated,
             reason = "what the newer call demands is what an owned descriptor is: open, and always the same"
         )]
-        AsyncFd::new(socket).map(Self)
+        let socket = AsyncFd::new(socket)?;
+        Ok(Self { socket, most_bytes })
     }
 
     /// Sends a message, when there is room for it.
     pub(crate) async fn send(
         &self,
         message: &impl Serialize,
-        descriptor: Option<BorrowedFd<'_>>,
+        descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
-        if bytes.len() > MESSAGE_BYTES {
+        if bytes.len() > self.most_bytes {
             return Err(rustix::io::Errno::MSGSIZE.into());
         }
         loop {
-            let mut ready = self.0.writable().await?;
+            let mut ready = self.socket.writable().await?;
             let sent = ready.try_io(|socket| {
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
                 let mut control = SendAncillaryBuffer::new(&mut space);
-                let descriptors: Vec<_> = descriptor.into_iter().collect();
                 if !descriptors.is_empty() {
-                    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+                    control.push(SendAncillaryMessage::ScmRights(descriptors));
                 }
                 let flags = SendFlags::NOSIGNAL;
                 rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags)?;
@@ -66,25 +80,26 @@ impl Channel {
         }
     }
 
-    /// The next message; `None` when the other end is closed.
+    /// The next message, with the descriptors that came with it; `None` when the other end is closed.
     pub(crate) async fn receive<T: DeserializeOwned>(
         &self,
-    ) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+    ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         loop {
-            let mut ready = self.0.readable().await?;
-            if let Ok(received) = ready.try_io(|socket| receive(socket.get_ref())) {
-                let Some((bytes, descriptor)) = received? else {
+            let mut ready = self.socket.readable().await?;
+            let received = ready.try_io(|socket| receive(socket.get_ref(), self.most_bytes));
+            if let Ok(received) = received {
+                let Some((bytes, descriptors)) = received? else {
                     return Ok(None);
                 };
-                return Ok(Some((serde_json::from_slice(&bytes)?, descriptor)));
+                return Ok(Some((serde_json::from_slice(&bytes)?, descriptors)));
             }
         }
     }
 }
 
-fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
-    let mut bytes = vec![0; MESSAGE_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+fn receive(socket: &OwnedFd, most_bytes: usize) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let mut bytes = vec![0; most_bytes];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::net::recvmsg(
         socket,
@@ -92,10 +107,10 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
         &mut control,
         RecvFlags::CMSG_CLOEXEC,
     )?;
-    let mut descriptor = None;
+    let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
-            descriptor = rights.last().or(descriptor);
+            descriptors.extend(rights);
         }
     }
     let cut = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
@@ -106,5 +121,5 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
         return Ok(None);
     }
     bytes.truncate(received.bytes);
-    Ok(Some((bytes, descriptor)))
+    Ok(Some((bytes, descriptors)))
 }

@@ -8,9 +8,18 @@
 
 mod channel;
 mod client_hello;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod header_values;
+mod headers;
+mod inspection;
 mod message;
+mod pipe;
 mod process;
+mod sender;
 mod server;
 
+pub use header_values::{FillError, HeaderValues};
+pub use inspection::{Edge, Inspection};
 pub use process::{EGRESS_PROXY, run};
 pub use server::{Gate, Lookup, Program, Proxy, RequestLog, Seat};

@@ -1,4 +1,6 @@
-//! Messages between the server and the process of a sandbox.
+//! Messages between the server and the processes of a sandbox.
+
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,19 +12,44 @@ pub(crate) const LONGEST_PATH: usize = 1024;
 /// Number of a connection to a host, which the process has chosen.
 pub(crate) type Connection = u64;
 
-/// A message of the process. The server trusts none of it: a sandbox may have taken the process over.
+/// A message of the process that reads what the sandbox sends. The server trusts none of it: a sandbox
+/// may have taken the process over.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromProxy {
     /// The sandbox asks for a host.
-    Dial {
-        connection: Connection,
-        host: String,
-        port: u16,
-    },
+    Dial(Wanted),
     /// The connection is over.
     Done { connection: Connection },
     /// A request has ended.
     Ended(Ended),
+}
+
+/// A host that the sandbox asks for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    pub(crate) connection: Connection,
+    /// Its name, if one was read.
+    pub(crate) host: Option<String>,
+    /// The address that the sandbox has connected to.
+    pub(crate) address: Ipv4Addr,
+    pub(crate) port: u16,
+    pub(crate) way: Way,
+}
+
+/// Use of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Way {
+    /// TLS, or something else whose content nobody reads.
+    Opaque,
+    /// Requests of plain HTTP.
+    Plain,
+    /// Requests that the server sends itself, by the other process of the sandbox.
+    Inside {
+        /// Over TLS.
+        secure: bool,
+        /// In HTTP/2, if the host speaks that.
+        h2: bool,
+    },
 }
 
 /// A request that has ended.
@@ -61,18 +88,98 @@ impl Ended {
 }
 
 /// A message of the server.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) enum ToProxy {
     /// The host is reached over the socket that comes with this.
     Connected {
         connection: Connection,
-        rule: String,
+        /// Rule that allows it; none if its address is allowed.
+        rule: Option<String>,
+        /// True if it is a pipe to the other process of the sandbox.
+        is_pipe: bool,
+    },
+    /// A rule looks into requests to it: they are to be read, and each is to be passed on inside.
+    Inspect {
+        connection: Connection,
+        /// Certificate that the sandbox is shown, where it speaks TLS.
+        leaf: Option<Leaf>,
     },
     /// It is not reached.
     Refused {
         connection: Connection,
         refusal: Refusal,
     },
+}
+
+/// A certificate for one host, and its key.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Leaf {
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+/// A message of the process that speaks with hosts.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromSender {
+    /// May this request be sent?
+    Judge {
+        route: Connection,
+        request: u64,
+        method: String,
+        path: String,
+    },
+    /// The route is over.
+    Done { route: Connection },
+    /// Bytes have gone to the hosts of a rule, or come from there.
+    Spent { rule: String, bytes: u64 },
+    /// A request has ended.
+    Ended(Ended),
+}
+
+/// A message of the server to that process.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum ToSender {
+    /// Requests for a host come over the first socket that comes with this, and go to the second.
+    Route(Route),
+    /// The request is to be sent with these headers.
+    Go {
+        request: u64,
+        headers: Vec<(String, String)>,
+        pace: Option<Pace>,
+    },
+    /// It is not to be sent.
+    Stop { request: u64, refusal: Refusal },
+}
+
+/// A way to a host.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Route {
+    pub(crate) route: Connection,
+    /// Name of the host, or its address.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Rule that allows it.
+    pub(crate) rule: Option<String>,
+    pub(crate) speech: Speech,
+}
+
+/// Kind of what is said on a route.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Speech {
+    /// Bytes that mean nothing here.
+    Opaque { pace: Option<Pace> },
+    /// Requests.
+    Requests { secure: bool, h2: bool },
+}
+
+/// Limits on the bytes of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pace {
+    pub(crate) rule: String,
+    /// Bytes so far, as the server knows.
+    pub(crate) spent: u64,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) bytes_per_second: Option<u64>,
 }
 
 /// The reason for which a host is not reached.
@@ -98,9 +205,51 @@ pub(crate) enum Refusal {
     TwoNames,
     /// The answer was broken off, or none.
     BrokenOff,
+    /// TLS with the client has failed.
+    NotTrusted,
+    /// The request is for another host than the connection.
+    OtherHost,
+    /// The host's certificate is not valid.
+    Unverified,
+    /// No pattern of the rule has the request.
+    RequestNotAllowed,
+    /// There were too many requests in the last minute.
+    TooFast,
+    /// The bytes of the rule are used up.
+    Spent,
+    /// The rule names a secret that there is not.
+    UnknownSecret,
+    /// The rule names an identity token that there is not.
+    UnknownToken,
+    /// A value of the rule is not to be had now, or no header can have it.
+    NoValue,
 }
 
 impl Refusal {
+    /// The status by which a client of HTTP hears of it.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::NotAllowed
+            | Self::NoName
+            | Self::EncryptedName
+            | Self::Tunnel
+            | Self::NotTrusted
+            | Self::RequestNotAllowed
+            | Self::Spent => 403,
+            Self::NotUnderstood | Self::TwoNames => 400,
+            Self::OtherHost => 421,
+            Self::TooFast => 429,
+            Self::NoAddress
+            | Self::NoAnswer
+            | Self::BrokenOff
+            | Self::Unverified
+            | Self::UnknownSecret
+            | Self::UnknownToken
+            | Self::NoValue => 502,
+            Self::TooMany => 503,
+        }
+    }
+
     /// The reason, for a person.
     pub(crate) fn text(self) -> &'static str {
         match self {
@@ -118,6 +267,19 @@ impl Refusal {
             Self::Tunnel => "tunnels (CONNECT) are not passed on",
             Self::TwoNames => "the request names two hosts",
             Self::BrokenOff => "the host did not answer to the end",
+            Self::NotTrusted => {
+                "TLS with the program has failed; it has to trust the authority of the network rules"
+            }
+            Self::OtherHost => "the request is for another host than its connection",
+            Self::Unverified => "the host's certificate cannot be verified",
+            Self::RequestNotAllowed => {
+                "the sandbox's network rules do not allow this method and path"
+            }
+            Self::TooFast => "the network rule's requests of this minute are used up",
+            Self::Spent => "the network rule's bytes are used up",
+            Self::UnknownSecret => "the network rule names a secret that does not exist",
+            Self::UnknownToken => "the network rule names an identity token that does not exist",
+            Self::NoValue => "a header of the network rule has no value now",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The process of a sandbox: reads what the sandbox sends, and passes on what the server lets it.
 
 mod desk;
+mod inside;
 mod tls;
 mod upstream;
 mod web;
@@ -18,15 +19,17 @@ use skep_launch::{RelayLimits, confine_relay};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::channel::Channel;
-use crate::client_hello;
-use desk::Desk;
+use crate::channel::{Channel, OF_CONNECTIONS};
+use crate::{client_hello, sender};
+use desk::{Aim, Desk};
 
 /// First argument of such a process.
 pub const EGRESS_PROXY: &str = "egress-proxy";
 
 /// Connections that a sandbox may have at a time. Others wait until one of these is over.
 pub(crate) const MOST_CONNECTIONS: usize = 512;
+/// The largest head of a request or an answer.
+pub(crate) const HEAD_BYTES: usize = 32 * 1024;
 /// Ports at which nothing else is spoken.
 const WEB: u16 = 80;
 const TLS: u16 = 443;
@@ -43,8 +46,16 @@ const MEMORY: u64 = 1 << 30;
 pub(crate) struct Terms {
     /// User id that it takes on, which nobody else has.
     pub(crate) user: u32,
-    /// Address of the sandbox, the only one that is served.
-    pub(crate) sandbox: Ipv4Addr,
+    pub(crate) part: Part,
+}
+
+/// The part that a process has.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Part {
+    /// Reads what the sandbox at this address sends, the only one that is served.
+    Reader { sandbox: Ipv4Addr },
+    /// Speaks with hosts, where requests get headers on the way.
+    Sender,
 }
 
 /// Serves a sandbox, whose connections arrive at the standard output. The server is at the standard
@@ -55,18 +66,20 @@ pub(crate) struct Terms {
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let terms = arguments
         .next()
-        .and_then(|text| serde_json::from_str(text.to_str()?).ok());
+        .and_then(|text| serde_json::from_str::<Terms>(text.to_str()?).ok());
     match terms
         .ok_or(io::ErrorKind::InvalidInput.into())
-        .and_then(serve)
-    {
+        .and_then(|terms| match terms.part {
+            Part::Reader { sandbox } => serve(terms.user, sandbox),
+            Part::Sender => sender::serve(terms.user),
+        }) {
         Ok(()) => ExitCode::SUCCESS,
         // The server sees that it has ended; there is nobody else to tell.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn serve(terms: Terms) -> io::Result<()> {
+fn serve(user: u32, sandbox: Ipv4Addr) -> io::Result<()> {
     // The server starts programs without any code between fork and exec, and so has no other place
     // for the two.
     let channel = io::stdin().as_fd().try_clone_to_owned()?;
@@ -77,17 +90,17 @@ fn serve(terms: Terms) -> io::Result<()> {
         .enable_time()
         .build()?;
     confine_relay(RelayLimits {
-        user: terms.user,
+        user,
         memory: MEMORY,
         open_files: OPEN_FILES,
     })
     .map_err(io::Error::other)?;
     runtime.block_on(async {
-        let channel = Arc::new(Channel::new(channel)?);
+        let channel = Arc::new(Channel::new(channel, OF_CONNECTIONS)?);
         let desk = Desk::new(Arc::clone(&channel));
         let listener = TcpListener::from_std(listener.into())?;
         tokio::select! {
-            () = accept(&listener, &desk, terms.sandbox) => Ok(()),
+            () = accept(&listener, &desk, sandbox) => Ok(()),
             ended = desk.hear() => ended,
             ended = desk.tell() => ended,
         }
@@ -125,8 +138,12 @@ async fn converse(stream: TcpStream, desk: Arc<Desk>, place: Arc<OwnedSemaphoreP
     let Ok(meant) = rustix::net::sockopt::ip_original_dst(&stream) else {
         return;
     };
-    let port = meant.port();
-    let speaks_tls = match port {
+    let aim = Aim {
+        host: None,
+        address: *meant.ip(),
+        port: meant.port(),
+    };
+    let speaks_tls = match aim.port {
         WEB => false,
         TLS => true,
         // Both are spoken at other ports, and the first byte tells them apart.
@@ -137,9 +154,8 @@ async fn converse(stream: TcpStream, desk: Arc<Desk>, place: Arc<OwnedSemaphoreP
         }
     };
     if speaks_tls {
-        tls::serve(stream, desk, port).await;
-        drop(place);
+        tls::serve(stream, desk, aim, place).await;
     } else {
-        web::serve(stream, desk, port, place).await;
+        web::serve(stream, desk, aim, place).await;
     }
 }

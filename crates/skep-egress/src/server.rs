@@ -2,27 +2,35 @@
 //! and hands the connections over.
 
 mod dial;
+mod judge;
+mod leaves;
 mod live;
 mod log;
+mod sender;
 mod starter;
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use skep_telemetry::{Chain, Tasks};
-use skep_types::HostName;
+use skep_types::{HeaderTemplate, HostName, Redacted, RequestRule};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::channel::Channel;
-use crate::message::{Connection, FromProxy, ToProxy};
-use crate::process::Terms;
+use crate::channel::{Channel, OF_CONNECTIONS};
+use crate::message::{FromProxy, ToProxy, Wanted};
+use crate::process::{Part, Terms};
+use crate::{FillError, Inspection};
+use dial::Reached;
+use judge::Ledger;
+use leaves::Leaves;
 use live::Live;
 pub use log::RequestLog;
+use sender::Sender;
 pub use starter::Program;
 
 /// Hosts of one sandbox that are resolved and connected to at a time. Others wait.
@@ -35,6 +43,8 @@ const RESTART: Duration = Duration::from_secs(1);
 pub enum Lookup {
     /// Addresses that a sandbox may reach, in the order in which they are tried. Perhaps none.
     Found(Vec<Ipv4Addr>),
+    /// It is a name of this platform's own, which answers here.
+    Here(SocketAddr),
     /// Nobody has answered.
     Failed,
 }
@@ -44,11 +54,24 @@ pub trait Gate: Send + Sync + 'static {
     /// The rule that allows a host at a port, in its owner's words.
     fn rule_for(&self, host: &HostName, port: u16) -> Option<String>;
 
+    /// Returns true if an address may be reached whatever host is there.
+    fn reaches(&self, address: Ipv4Addr) -> bool;
+
+    /// The rule for requests to a host, and the name that it is of.
+    fn request_rule(&self, host: &HostName) -> Option<(String, RequestRule)>;
+
+    /// The value of a header, for one request.
+    fn fill<'a>(
+        &'a self,
+        template: &'a HeaderTemplate,
+    ) -> BoxFuture<'a, Result<Redacted<String>, FillError>>;
+
     /// Addresses of a host, without those that no sandbox reaches.
     fn look_up<'a>(&'a self, host: &'a HostName) -> BoxFuture<'a, Lookup>;
 
-    /// Returns true if a connection to this address of a host that is there may stay.
-    fn may_stay(&self, host: &HostName, port: u16, address: Ipv4Addr) -> bool;
+    /// Returns true if a connection to this address that is there may stay. Its host is known if it
+    /// was read.
+    fn may_stay(&self, host: Option<&HostName>, port: u16, address: Ipv4Addr) -> bool;
 }
 
 /// The place of a process.
@@ -60,6 +83,11 @@ pub struct Seat {
     pub sandbox: Ipv4Addr,
     /// User id of the process, which nobody else has.
     pub user: u32,
+    /// User id of the process that sends requests, which nobody else has either.
+    pub sender_user: u32,
+    /// Means to look into requests. Until they are there those that a rule looks into are
+    /// refused.
+    pub inspection: Arc<OnceLock<Inspection>>,
 }
 
 /// The proxy of one sandbox. Its process and all connections end when it is dropped.
@@ -92,16 +120,26 @@ impl Proxy {
             live: Arc::new(Live::new(gate)),
             stop: tasks.stopping().child_token(),
         };
-        let keeper = Keeper {
+        let room = Room {
             program,
+            live: Arc::clone(&proxy.live),
+            log,
+            ledger: Ledger::default(),
+            leaves: Leaves::default(),
+            inspection: seat.inspection,
+            sender: tokio::sync::Mutex::default(),
+            sender_user: seat.sender_user,
+            stop: proxy.stop.clone(),
+        };
+        let keeper = Keeper {
             listener: seat.listener.into(),
             terms: Terms {
                 user: seat.user,
-                sandbox: seat.sandbox,
+                part: Part::Reader {
+                    sandbox: seat.sandbox,
+                },
             },
-            live: Arc::clone(&proxy.live),
-            log,
-            stop: proxy.stop.clone(),
+            room: Arc::new(room),
         };
         let _guard = runtime.enter();
         tasks.spawn("egress proxy", keeper.keep());
@@ -130,24 +168,36 @@ impl Drop for Proxy {
     }
 }
 
-/// Whoever sees to it that there is a process.
-struct Keeper {
+/// State that the processes of a sandbox share on the server's side.
+struct Room {
     program: Program,
-    listener: OwnedFd,
-    terms: Terms,
     live: Arc<Live>,
     log: Arc<RequestLog>,
+    ledger: Ledger,
+    leaves: Leaves,
+    inspection: Arc<OnceLock<Inspection>>,
+    /// Held while the process that sends requests is started, so that there is one.
+    sender: tokio::sync::Mutex<Sender>,
+    sender_user: u32,
     stop: CancellationToken,
+}
+
+/// Whoever sees to it that there is a process.
+struct Keeper {
+    listener: OwnedFd,
+    terms: Terms,
+    room: Arc<Room>,
 }
 
 impl Keeper {
     async fn keep(self) {
+        let room = &self.room;
         loop {
             let ended = tokio::select! {
-                () = self.stop.cancelled() => break,
+                () = room.stop.cancelled() => break,
                 ended = self.once() => ended,
             };
-            self.live.clear();
+            self.clear().await;
             match ended {
                 Ok(()) => {
                     tracing::warn!("the egress proxy of a sandbox has ended; it is started again")
@@ -157,11 +207,17 @@ impl Keeper {
                 }
             }
             tokio::select! {
-                () = self.stop.cancelled() => break,
+                () = room.stop.cancelled() => break,
                 () = tokio::time::sleep(RESTART) => {}
             }
         }
-        self.live.clear();
+        self.clear().await;
+    }
+
+    /// Ends what is left of a process.
+    async fn clear(&self) {
+        self.room.live.clear();
+        sender::end(&self.room).await;
     }
 
     /// One process, from its start to its end.
@@ -169,8 +225,8 @@ impl Keeper {
         let (ours, theirs) = crate::channel::pair()?;
         let listener = self.listener.as_fd().try_clone_to_owned()?;
         let terms = serde_json::to_string(&self.terms)?;
-        let process = self.program.start(terms, theirs, listener).await?;
-        let channel = Arc::new(Channel::new(ours)?);
+        let process = self.room.program.start(terms, theirs, listener).await?;
+        let channel = Arc::new(Channel::new(ours, OF_CONNECTIONS)?);
         let heard = self.hear(&channel).await;
         drop(process);
         heard
@@ -180,22 +236,18 @@ impl Keeper {
         let dials = Arc::new(Semaphore::new(DIALS));
         while let Some((message, _nothing)) = channel.receive::<FromProxy>().await? {
             match message {
-                FromProxy::Dial {
-                    connection,
-                    host,
-                    port,
-                } => {
+                FromProxy::Dial(wanted) => {
                     let turn = Arc::clone(&dials).acquire_owned().await;
                     let turn = turn.expect("nobody closes the semaphore");
-                    let (live, channel) = (Arc::clone(&self.live), Arc::clone(channel));
-                    let asked = (live.process(), connection);
+                    let (room, channel) = (Arc::clone(&self.room), Arc::clone(channel));
+                    let process = room.live.process();
                     drop(skep_telemetry::spawn("dial a host", async move {
-                        answer(&live, &channel, asked, &host, port).await;
+                        answer(&room, &channel, process, wanted).await;
                         drop(turn);
                     }));
                 }
-                FromProxy::Done { connection } => self.live.remove(connection),
-                FromProxy::Ended(ended) => self.log.add(ended),
+                FromProxy::Done { connection } => self.room.live.remove(connection),
+                FromProxy::Ended(ended) => self.room.log.add(ended),
             }
         }
         Ok(())
@@ -203,25 +255,27 @@ impl Keeper {
 }
 
 /// Answers the question for a host.
-async fn answer(live: &Live, channel: &Channel, asked: (u64, Connection), host: &str, port: u16) {
-    let reached = dial::reach(live, asked, host, port).await;
-    let (_, connection) = asked;
-    let sent = match &reached {
-        Ok((socket, rule)) => {
-            let rule = rule.clone();
-            let message = ToProxy::Connected { connection, rule };
-            channel.send(&message, Some(socket.as_fd())).await
-        }
+async fn answer(room: &Arc<Room>, channel: &Channel, process: u64, wanted: Wanted) {
+    let connection = wanted.connection;
+    let connected = |rule, is_pipe| ToProxy::Connected {
+        connection,
+        rule,
+        is_pipe,
+    };
+    let (message, descriptor) = match dial::reach(room, process, wanted).await {
+        Ok(Reached::Socket(socket, rule)) => (connected(rule, false), Some(socket)),
+        Ok(Reached::Pipe(pipe, rule)) => (connected(rule, true), Some(pipe)),
+        Ok(Reached::Inspect(leaf)) => (ToProxy::Inspect { connection, leaf }, None),
         Err(refusal) => {
-            let refusal = *refusal;
-            let message = ToProxy::Refused {
+            let refused = ToProxy::Refused {
                 connection,
                 refusal,
             };
-            channel.send(&message, None).await
+            (refused, None)
         }
     };
-    if let Err(error) = sent {
+    let descriptors: Vec<_> = descriptor.iter().map(|socket| socket.as_fd()).collect();
+    if let Err(error) = channel.send(&message, &descriptors).await {
         // The process is gone, and with it whoever has asked.
         tracing::debug!(%error, "an answer to the egress proxy is not delivered");
     }

@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use skep_egress::Inspection;
 use skep_types::Reserve;
 
 use crate::{Defence, PageOut};
@@ -38,6 +40,9 @@ pub struct HostConfig {
     pub resolvers: Vec<SocketAddr>,
     /// The program of egress proxies; without it no host is reached by its name.
     pub egress_proxy: Option<ProxyCommand>,
+    /// Means to look into requests. Filled when the server has all of them; until then requests
+    /// that rules look into are refused.
+    pub inspection: Arc<OnceLock<Inspection>>,
     /// Rule for the memory of sandboxes that stand.
     pub page_out: PageOut,
     /// Defences that are left out, so that the attack suite can show what each of them holds.
@@ -58,6 +63,7 @@ impl HostConfig {
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
             egress_proxy: None,
+            inspection: Arc::default(),
             page_out: PageOut::default(),
             without: Vec::new(),
         }

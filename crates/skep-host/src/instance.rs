@@ -29,6 +29,8 @@ const ADDRESSES_PREFIX: u8 = 15;
 const SUBNET_PREFIX: u8 = 20;
 /// The host's first user id that an egress proxy may have: each slot has one.
 const FIRST_PROXY_ID: u32 = 0x0ff0_0000;
+/// The host's first user id that what sends a sandbox's requests may have: each slot has one.
+const FIRST_SENDER_ID: u32 = 0x0ff8_0000;
 /// The host's first user id that a sandbox may have.
 const FIRST_ID: u32 = 0x1000_0000;
 /// Number of user ids that each sandbox has.
@@ -257,8 +259,17 @@ impl Slot {
 
     /// User id of the sandbox's egress proxy, which is nobody else's.
     pub(crate) fn proxy_user(self) -> u32 {
-        let instance = u32::from(self.naming.number) * u32::from(SLOTS);
-        FIRST_PROXY_ID + instance + u32::from(self.number)
+        FIRST_PROXY_ID + self.place()
+    }
+
+    /// User id of the process that sends the sandbox's requests, which is nobody else's.
+    pub(crate) fn sender_user(self) -> u32 {
+        FIRST_SENDER_ID + self.place()
+    }
+
+    /// Its place among the slots of all servers.
+    fn place(self) -> u32 {
+        u32::from(self.naming.number) * u32::from(SLOTS) + u32::from(self.number)
     }
 
     /// Name of the interface at the host's end of its link.
@@ -381,7 +392,7 @@ mod tests {
                 assert!(slot.address() < subnet.broadcast());
                 assert!(all_subnets().contains(&subnet));
                 assert!(slot.first_id().checked_add(IDS).is_some());
-                assert!(slot.proxy_user() < FIRST_ID);
+                assert!(slot.proxy_user() < FIRST_SENDER_ID && slot.sender_user() < FIRST_ID);
                 assert!(last < Some((slot.address(), slot.first_id())));
                 last = Some((slot.address(), slot.first_id()));
                 assert!(slot.interface().len() <= 15);

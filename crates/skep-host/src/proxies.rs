@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_egress::{Gate, Lookup, Program, Proxy, RequestLog, Seat};
+use skep_egress::{FillError, Gate, Lookup, Program, Proxy, RequestLog, Seat};
 use skep_telemetry::Tasks;
-use skep_types::{Egress, HostName, SandboxId};
+use skep_types::{Egress, HeaderTemplate, HostName, Redacted, RequestRule, SandboxId};
 
 use crate::config::HostConfig;
 use crate::defence::Defence;
@@ -72,6 +72,8 @@ impl Leases {
             listener: TcpListener::bind((self.gateway(), 0))?,
             sandbox: slot.address(),
             user: slot.proxy_user(),
+            sender_user: slot.sender_user(),
+            inspection: Arc::clone(&self.config.inspection),
         };
         let gate = Arc::new(SandboxGate {
             leases: Arc::clone(self),
@@ -107,13 +109,39 @@ impl Gate for SandboxGate {
         self.egress().rule_for(host, port).map(ToString::to_string)
     }
 
+    fn reaches(&self, address: Ipv4Addr) -> bool {
+        self.egress().reach().contains(address) && self.names.may_connect(address)
+    }
+
+    fn request_rule(&self, host: &HostName) -> Option<(String, RequestRule)> {
+        let egress = self.egress();
+        let (domain, rule) = egress.request_rules().find(host)?;
+        Some((domain.to_string(), rule.clone()))
+    }
+
+    fn fill<'a>(
+        &'a self,
+        template: &'a HeaderTemplate,
+    ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
+        match self.leases.config.inspection.get() {
+            Some(inspection) => inspection.values.fill(&self.id, template),
+            None => std::future::ready(Err(FillError::Unavailable)).boxed(),
+        }
+    }
+
     fn look_up<'a>(&'a self, host: &'a HostName) -> BoxFuture<'a, Lookup> {
+        let inspection = self.leases.config.inspection.get();
+        let edge = inspection.and_then(|inspection| inspection.edge.as_ref());
+        if let Some(edge) = edge.filter(|edge| edge.serves(host)) {
+            return std::future::ready(Lookup::Here(edge.address)).boxed();
+        }
         async move { self.names.look_up(host, &self.egress()).await }.boxed()
     }
 
-    fn may_stay(&self, host: &HostName, port: u16, address: Ipv4Addr) -> bool {
+    fn may_stay(&self, host: Option<&HostName>, port: u16, address: Ipv4Addr) -> bool {
         let egress = self.egress();
-        egress.rule_for(host, port).is_some() || egress.reach().contains(address)
+        host.is_some_and(|host| egress.rule_for(host, port).is_some())
+            || egress.reach().contains(address)
     }
 }
 

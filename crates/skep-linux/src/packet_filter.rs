@@ -38,6 +38,7 @@ const RANGES_IN_MESSAGE: usize = 1000;
 const VERDICT: u32 = 0;
 const DATA: u32 = 1;
 const ACCEPT: i32 = 1;
+const RETURN: i32 = -5;
 const JUMP: i32 = -3;
 
 /// Longest name of an interface, with the zero at its end.
@@ -56,6 +57,8 @@ pub enum Expression<'a> {
     DestinationPort(u16),
     /// Accepts the packet.
     Accept,
+    /// Goes back to the chain that led here, as if no rule fitted.
+    Return,
     /// Leads the connection to this address and port of the host. For chains of address
     /// translation.
     Redirect(Ipv4Addr, u16),
@@ -236,13 +239,17 @@ fn encode(expression: &Expression<'_>) -> Vec<Vec<u8>> {
             const TRANSPORT: u32 = 2;
             vec![load(TRANSPORT, 2, 2), is_equal(&port.to_be_bytes())]
         }
-        Expression::Accept => {
-            let verdict = nested(2, &number(1, ACCEPT.cast_unsigned()));
-            let verdict = [number(1, VERDICT), nested(2, &verdict)].concat();
-            vec![named("immediate", &verdict)]
-        }
+        Expression::Accept => vec![verdict(ACCEPT)],
+        Expression::Return => vec![verdict(RETURN)],
         Expression::Redirect(address, port) => redirect(*address, *port),
     }
+}
+
+/// Decides about the packet.
+fn verdict(code: i32) -> Vec<u8> {
+    let verdict = nested(2, &number(1, code.cast_unsigned()));
+    let verdict = [number(1, VERDICT), nested(2, &verdict)].concat();
+    named("immediate", &verdict)
 }
 
 /// Changes the destination of a connection.

@@ -23,6 +23,18 @@ pub trait Agents: fmt::Debug + Send + Sync {
         config: &'a AgentConfig,
     ) -> BoxFuture<'a, Result<(), ConfigureError>>;
 
+    /// Has programs of a sandbox trust an authority, in PEM, beside their own.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigureError`]; some programs may trust it and others not.
+    fn trust<'a>(
+        &'a self,
+        address: IpAddr,
+        control_token: &'a str,
+        authority: &'a str,
+    ) -> BoxFuture<'a, Result<(), ConfigureError>>;
+
     /// Starts what a template starts in each of its sandboxes, and waits until it is ready. The
     /// configuration is that of the agent.
     ///

@@ -21,8 +21,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug_span};
 
-pub(crate) use start::launch_request;
-
 use crate::admission::Promise;
 use crate::clock::{Deadline, wall_now};
 use crate::journal::Noted;

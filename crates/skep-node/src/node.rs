@@ -58,6 +58,9 @@ pub struct NodeOptions {
     pub journal: Arc<dyn Journal>,
     /// Client of the agents in its sandboxes.
     pub agents: Arc<dyn Agents>,
+    /// Certificate, in PEM, of the authority that sandboxes trust whose rules look into requests;
+    /// `None` if nothing here does.
+    pub authority: Option<Arc<str>>,
     /// Number of spares of each kind that is asked for; 0 is none.
     pub spares: usize,
     /// Rules by which the host has room for another sandbox.
@@ -132,6 +135,7 @@ pub(crate) struct Inner {
     pub(crate) layers: Arc<dyn Layers>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) agents: Arc<dyn Agents>,
+    pub(crate) authority: Option<Arc<str>>,
     pub(crate) spares: Spares,
     pub(crate) admission: Admission,
     pub(crate) pauses: PausePolicy,
@@ -163,6 +167,7 @@ impl Node {
                 layers: options.layers,
                 journal: options.journal,
                 agents: options.agents,
+                authority: options.authority,
                 spares: Spares::new(options.spares),
                 admission: Admission::new(options.admission),
                 pauses: options.pauses,

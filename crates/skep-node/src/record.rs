@@ -1,5 +1,7 @@
 //! The part of a driver that a restarted server needs to drive a living sandbox again.
 
+mod egress;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +9,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use skep_isolation::LaunchRecord;
 use skep_types::{
-    AccessToken, Checkpoint, Egress, EgressRules, EndReason, ExecutionId, HttpsPorts, Ingress,
-    KeptIn, OnTimeout, Redacted, SandboxRun, SandboxStatus, Usage,
+    AccessToken, Checkpoint, Egress, EndReason, ExecutionId, HttpsPorts, Ingress, KeptIn,
+    OnTimeout, Redacted, SandboxRun, SandboxStatus, Usage,
 };
 
 use crate::clock::Deadline;
+use egress::WrittenEgress;
 
 /// The part of a driver's state that must outlive the server.
 #[derive(Debug, Clone)]
@@ -131,61 +134,6 @@ impl WrittenIngress {
     }
 }
 
-/// A policy for outgoing connections.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum WrittenEgress {
-    /// The word of older servers, which had two policies.
-    Word(String),
-    Rules {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        internet: Option<bool>,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        allowed: Vec<String>,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        denied: Vec<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        resolvers: Option<Vec<String>>,
-    },
-}
-
-impl WrittenEgress {
-    fn of(egress: &Egress) -> Self {
-        let EgressRules {
-            internet,
-            allowed,
-            denied,
-            resolvers,
-        } = egress.rules();
-        Self::Rules {
-            internet,
-            allowed,
-            denied,
-            resolvers,
-        }
-    }
-
-    fn read(self) -> Result<Egress, ReadError> {
-        match self {
-            Self::Word(word) if word == "internet" => Ok(Egress::default()),
-            Self::Word(word) if word == "none" => Ok(Egress::closed()),
-            Self::Word(word) => Err(ReadError::Word(word)),
-            Self::Rules {
-                internet,
-                allowed,
-                denied,
-                resolvers,
-            } => Egress::new(EgressRules {
-                internet,
-                allowed,
-                denied,
-                resolvers,
-            })
-            .map_err(ReadError::Egress),
-        }
-    }
-}
-
 /// The part of a usage that is counted on.
 #[derive(Serialize, Deserialize)]
 struct WrittenUsage {
@@ -243,6 +191,8 @@ pub(crate) enum ReadError {
     Word(String),
     #[error("driver record has a policy that is none")]
     Egress(#[source] skep_types::EgressError),
+    #[error("driver record has rules for requests that are none")]
+    RequestRules(#[source] skep_types::RequestRuleError),
 }
 
 impl DriverRecord {
@@ -347,9 +297,17 @@ impl DriverRecord {
 
 #[cfg(test)]
 mod tests {
-    use skep_types::ImageKind;
+    use skep_types::{EgressRules, ImageKind, RequestRuleWords, RequestRules};
 
     use super::*;
+
+    fn request_rules() -> RequestRules {
+        let rule = RequestRuleWords {
+            headers: vec![("x-key".to_owned(), "${e2b.secrets.k}".to_owned())],
+            ..RequestRuleWords::default()
+        };
+        RequestRules::new([("*.example.com".to_owned(), vec![rule])]).unwrap()
+    }
 
     fn record() -> DriverRecord {
         DriverRecord {
@@ -367,7 +325,8 @@ mod tests {
                 denied: vec!["0.0.0.0/0".to_owned()],
                 resolvers: Some(Vec::new()),
             })
-            .unwrap(),
+            .unwrap()
+            .with_request_rules(request_rules()),
             access_token: None,
             is_open: true,
             ingress: Arc::new(Ingress {
@@ -420,15 +379,5 @@ mod tests {
         assert_eq!(read.on_timeout, OnTimeout::Kill);
         assert!(!read.auto_resume && !read.agent_was_silent);
         assert_eq!(read.egress, Egress::closed());
-    }
-
-    #[test]
-    fn the_words_of_older_servers_are_policies() {
-        let read = |text: &str| serde_json::from_str::<WrittenEgress>(text).unwrap().read();
-        assert_eq!(read(r#""none""#).unwrap(), Egress::closed());
-        assert_eq!(read(r#""internet""#).unwrap(), Egress::default());
-        assert!(matches!(read(r#""much""#), Err(ReadError::Word(_))));
-        let invalid = read(r#"{"allowed":["a b"]}"#);
-        assert!(matches!(invalid, Err(ReadError::Egress(_))));
     }
 }

@@ -20,7 +20,6 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::admission::Promise;
-use crate::driver::launch_request;
 use crate::node::Inner;
 
 /// Limit on the kinds of spares that are kept at once, for all tenants. Fewer than the
@@ -294,7 +293,7 @@ impl Inner {
             auto_resume: false,
         };
         let layers = self.layers.paths(&spec.template.layers);
-        let request = launch_request(&spec, layers, execution, control_token.reveal());
+        let request = self.launch_request(&spec, layers, execution, control_token.reveal());
         let launched = self.isolation.launch(request).await?;
         self.run_start(&launched, &spec, control_token.reveal())
             .await?;

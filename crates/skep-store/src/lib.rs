@@ -22,6 +22,7 @@ mod error;
 mod events;
 mod exposition;
 mod idempotency;
+mod identity_keys;
 mod keys;
 mod migrations;
 mod readers;
@@ -50,6 +51,7 @@ pub use deliveries::{
 pub use error::StoreError;
 pub use events::{EventFilter, EventRecord, Events, NetworkChange};
 pub use idempotency::{Idempotency, IdempotentRequest};
+pub use identity_keys::{IdentityKeyRecord, IdentityKeys};
 pub use keys::{Key, Keys};
 pub use sandboxes::{Order, Position, SandboxFilter, SandboxRecord, Sandboxes, Span, Spawns};
 pub use secrets::{SealedValue, SecretInsert, SecretRecord, Secrets};

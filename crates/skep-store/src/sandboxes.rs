@@ -1,5 +1,6 @@
 //! Sandboxes: what was ordered, where it runs, how it ended.
 
+mod identity;
 mod mounts;
 mod prune;
 mod query;

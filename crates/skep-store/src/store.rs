@@ -16,8 +16,8 @@ use crate::readers::Readers;
 use crate::reserve::Reserve;
 use crate::writer::{Metrics, WhenFull, Writer};
 use crate::{
-    Builds, Checkpoints, Deliveries, Events, Keys, Receipt, Sandboxes, Secrets, ServerKeys,
-    StoreError, Tags, Teams, Templates, Volumes, Webhooks, migrations,
+    Builds, Checkpoints, Deliveries, Events, IdentityKeys, Keys, Receipt, Sandboxes, Secrets,
+    ServerKeys, StoreError, Tags, Teams, Templates, Volumes, Webhooks, migrations,
 };
 
 /// Time that SQLite waits for another process (`skep key`, say) to finish its own write.
@@ -131,6 +131,11 @@ impl Store {
     /// Events on their way to webhooks.
     pub fn deliveries(&self) -> Deliveries<'_> {
         Deliveries(self)
+    }
+
+    /// The keys that sign identity tokens.
+    pub fn identity_keys(&self) -> IdentityKeys<'_> {
+        IdentityKeys(self)
     }
 
     /// Secrets of teams, sealed.

@@ -5,10 +5,13 @@
 //! platform denies, what the owner allows, what the owner denies, and the rest is accepted.
 
 mod destination;
+mod header_name;
 mod host_name;
 mod host_pattern;
 mod host_rule;
 mod ranges;
+mod request_pattern;
+mod request_rules;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,10 +19,15 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 pub use destination::{AddressRange, Destination};
+pub use header_name::{HeaderName, HeaderNameError};
 pub use host_name::{HostName, HostNameError};
 pub use host_pattern::HostPattern;
 pub use host_rule::HostRule;
 pub use ranges::{AddressSpan, Reach};
+pub use request_pattern::{RequestPattern, RequestPatternWords};
+pub use request_rules::{
+    RequestLimits, RequestRule, RequestRuleError, RequestRuleWords, RequestRules,
+};
 
 /// Address ranges no sandbox reaches, whatever its owner allows: private networks, link-local
 /// (where cloud metadata lives), carrier-grade NAT, loopback, multicast and reserved.
@@ -44,6 +52,10 @@ const MOST_DESTINATIONS: usize = 512;
 /// Limit on the ports at which a policy allows hosts: each is a rule of the packet filter.
 const MOST_PORTS: usize = 16;
 
+/// Ports of plain HTTP, and of HTTP in TLS.
+const WEB: u16 = 80;
+const TLS: u16 = 443;
+
 /// Limit on the resolvers of a policy.
 const MOST_RESOLVERS: usize = 10;
 
@@ -51,15 +63,16 @@ const MOST_RESOLVERS: usize = 10;
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Egress(Arc<Policy>);
 
-#[derive(Debug, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Policy {
     internet: Option<bool>,
     allowed: Vec<Destination>,
     denied: Vec<AddressRange>,
     resolvers: Option<Vec<Ipv4Addr>>,
+    requests: RequestRules,
 }
 
-/// A policy in the words of its owner, as it is asked for and shown.
+/// A policy in the words of its owner, as it is asked for and shown, without its [`RequestRules`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EgressRules {
     /// Choice of internet access; `false` denies every address in place of `denied`.
@@ -150,10 +163,23 @@ impl Egress {
             allowed,
             denied,
             resolvers,
+            requests: RequestRules::default(),
         }));
         let ports = policy.ports_of_hosts().len();
         check_count("ports of hosts in allowOut", ports, MOST_PORTS)?;
         Ok(policy)
+    }
+
+    /// The same policy with rules for requests, in place of those that it has.
+    #[must_use]
+    pub fn with_request_rules(self, requests: RequestRules) -> Self {
+        let policy = Arc::unwrap_or_clone(self.0);
+        Self(Arc::new(Policy { requests, ..policy }))
+    }
+
+    /// Rules for requests to the hosts that it lets the sandbox reach.
+    pub fn request_rules(&self) -> &RequestRules {
+        &self.0.requests
     }
 
     /// The policy of an owner who has chosen nothing but internet access, if that.
@@ -207,10 +233,29 @@ impl Egress {
         ports.copied().collect()
     }
 
-    /// Returns true if hosts are reached by their names that are not reached by their addresses, so
-    /// that somebody has to look at names.
+    /// Ports at which rules for requests hold, so that somebody has to look at what goes there, also
+    /// where its address is reached.
+    pub fn ports_of_requests(&self) -> BTreeSet<u16> {
+        let rules = &self.0.requests;
+        let mut ports = BTreeSet::new();
+        if rules.have_effect() {
+            ports.insert(TLS);
+        }
+        if rules.concern_plain_requests() {
+            ports.insert(WEB);
+        }
+        ports
+    }
+
+    /// Returns true if hosts are reached by their names that are not reached by their addresses, or
+    /// rules hold for requests to some that are reached, so that somebody has to look at names.
     pub fn judges_names(&self) -> bool {
-        self.hosts().next().is_some() && self.reach() != Reach::Everything
+        let has_hosts = self.hosts().next().is_some();
+        match self.reach() {
+            Reach::Everything => self.0.requests.have_effect(),
+            Reach::Some(_) => has_hosts || self.0.requests.have_effect(),
+            Reach::Nothing => has_hosts,
+        }
     }
 
     /// The names that are resolved for it. Where every address is denied, only those that it may

@@ -16,6 +16,7 @@ mod end;
 mod event;
 mod fair_share;
 mod id;
+mod identity;
 mod ingress;
 mod kept;
 mod layer_key;
@@ -56,12 +57,15 @@ pub use departure::Departure;
 pub use domain::DomainName;
 pub use egress::{
     AddressRange, AddressSpan, Connections, Destination, Egress, EgressError, EgressRules,
-    HostName, HostNameError, HostPattern, HostRule, Names, PLATFORM_DENIED, Reach,
+    HeaderName, HeaderNameError, HostName, HostNameError, HostPattern, HostRule, Names,
+    PLATFORM_DENIED, Reach, RequestLimits, RequestPattern, RequestPatternWords, RequestRule,
+    RequestRuleError, RequestRuleWords, RequestRules,
 };
 pub use end::{EndReason, Ending, Usage};
 pub use event::EventKind;
 pub use fair_share::fair_share;
 pub use id::{CheckpointId, ExecutionId, IdError, NodeId, SandboxId, TeamId, TemplateId};
+pub use identity::{IdentityTokenError, IdentityTokenWords, IdentityTokens, UnknownToken};
 pub use ingress::{
     HostMask, HostMaskError, HttpsPorts, HttpsPortsError, Ingress, MOST_HTTPS_PORTS,
 };

@@ -7,8 +7,10 @@
 mod build;
 mod event;
 mod health;
+mod identity;
 mod log;
 mod metric;
+mod network;
 mod record;
 mod sandbox;
 mod secret;
@@ -30,13 +32,17 @@ pub use event::{
     EVENT_TYPE_PREFIX, SandboxEvent, SandboxEventData, SandboxEventNetwork, SandboxExecution,
 };
 pub use health::{Health, HealthProblem, HealthStatus};
+pub use identity::{IdentityKey, IdentityKeys, OpenIdConfiguration};
 pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2, SandboxRequest};
 pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};
+pub use network::{
+    IdentityRequest, IdentityToken, Network, NetworkLimits, NetworkRequests, NetworkRule,
+    NetworkRules, NetworkTransform, NetworkUpdate,
+};
 pub use record::{SandboxRecord, SandboxRecordState, SandboxUsage};
 pub use sandbox::{
-    AutoResume, Connect, IdentityRequest, Kept, Lifecycle, ListedSandbox, Network, NetworkUpdate,
-    NewSandbox, OnTimeout, Pause, PauseMode, Refresh, Resume, Sandbox, SandboxDetail,
-    SandboxOptions, SandboxState, SetTimeout, VolumeMount,
+    AutoResume, Connect, Kept, Lifecycle, ListedSandbox, NewSandbox, OnTimeout, Pause, PauseMode,
+    Refresh, Resume, Sandbox, SandboxDetail, SandboxOptions, SandboxState, SetTimeout, VolumeMount,
 };
 pub use secret::{NewSecret, Secret, UpdateSecret};
 pub use snapshot::{Fork, ForkedSandbox, NewSnapshot, Rollback, Snapshot};

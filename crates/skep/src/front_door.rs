@@ -118,6 +118,11 @@ impl FrontDoor {
         }
     }
 
+    /// Returns true if its listeners take requests inside TLS.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Returns true if its listeners take requests without TLS.
     pub(crate) fn speaks_clear_text(&self) -> bool {
         self.speaks_clear_text

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use skep_admin::start_error;
 use skep_agents::HttpAgents;
 use skep_checkpoint::{Criu, ImageKey};
 use skep_cli::{CliError, ExitKind};
+use skep_egress::Inspection;
 use skep_host::{PageOut, ProxyCommand, resolvers_in};
 use skep_install::AgentBuild;
 use skep_isolation::VolumeMounts;
@@ -34,7 +35,7 @@ pub(crate) async fn open(
     config: &Config,
     ends: Ends,
     volumes: Arc<dyn VolumeMounts>,
-) -> Result<Native, CliError> {
+) -> Result<(Native, Arc<OnceLock<Inspection>>), CliError> {
     let agent = match ends {
         Ends::BySignal => agent(&config.data_dir),
         // It starts one sandbox, and its data goes with it: a copy would cost more than it saves.
@@ -61,12 +62,14 @@ pub(crate) async fn open(
         (true, None) => PageOut::ToSwap,
     };
     native.host.allowed_ranges = allowed_ranges(&config.network)?;
+    // What it takes comes later: those who know secrets need the sandboxes that are here.
+    let inspection = Arc::clone(&native.host.inspection);
     let started = Native::start(native).await.map_err(start_error)?;
     // Not before: only now is it sure that no other server uses the directory.
     if let (Some(_), Some(build)) = (agent, AGENT) {
         prune_agents(&config.data_dir, build.id);
     }
-    Ok(started)
+    Ok((started, inspection))
 }
 
 /// CRIU, if this host has one that is new enough, or one was fetched for it.

@@ -2,6 +2,8 @@
 
 mod args;
 mod front_door;
+mod identity;
+mod inspection;
 mod isolation;
 mod mcp;
 mod metrics;

@@ -34,6 +34,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config, Records};
 use crate::front_door::{FrontDoor, Protocol};
+use crate::identity;
+use crate::inspection;
 use crate::isolation;
 use crate::mcp;
 use crate::metrics::Metrics;
@@ -210,8 +212,9 @@ impl Server {
         let volumes = local_volumes(config)?;
         let host_volumes = Arc::new(HostVolumes(Arc::clone(&volumes)));
         // First, because it makes sure that no other server uses the same data.
-        let isolation = isolation::open(config, choices.ends, host_volumes).await?;
+        let (isolation, inspection) = isolation::open(config, choices.ends, host_volumes).await?;
         let isolation = Arc::new(isolation);
+        let (authority, certificate) = inspection::authority(config)?;
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
         let reports = Reports::new(store.clone(), NodeId::local());
         let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
@@ -220,7 +223,7 @@ impl Server {
         let built = catalog.open_above(&config.data_dir.join("builds"));
         let built = Arc::new(built.map_err(CliError::failure)?);
         let catalog = Arc::new(catalog);
-        let node = open_node(config, &isolation, &built, &reports);
+        let node = open_node(config, &isolation, &built, &reports, certificate);
         // Before control is opened, which takes its registry and its quotas from what the node has:
         // a sandbox that is adopted later would count for nobody.
         let living = reports.living().await.map_err(CliError::failure)?;
@@ -261,6 +264,9 @@ impl Server {
             volumes,
             proxy: OnceLock::new(),
         });
+        identity::issue(config, &control, &door.url(address))?;
+        let complete = inspection::complete(authority, &control, &door, address)?;
+        inspection.get_or_init(|| complete);
         let (own, own_listener) = mcp::own_way(&door, address).await?;
         let is_secure = door.url(address).starts_with("https:");
         let destinations = Destinations::trusting(config.webhooks.allowed_hosts.clone());
@@ -312,12 +318,14 @@ fn open_node(
     isolation: &Arc<Native>,
     built: &Arc<Catalog>,
     reports: &Reports,
+    authority: Arc<str>,
 ) -> Node {
     Node::new(NodeOptions {
         isolation: Arc::<Native>::clone(isolation),
         layers: Arc::new(CatalogLayers(Arc::clone(built))),
         journal: Arc::new(ReportJournal(reports.clone())),
         agents: Arc::new(HttpAgents),
+        authority: Some(authority),
         spares: config.pool.ready as usize,
         admission: config.admission.policy(),
         pauses: PausePolicy {

@@ -1,5 +1,6 @@
 //! Adapters between the parts: each fills the port of one part with another.
 
+mod header_values;
 mod images;
 mod journal;
 mod layers;
@@ -10,6 +11,7 @@ mod routes;
 mod templates;
 mod volumes;
 
+pub(crate) use header_values::ControlHeaderValues;
 pub(crate) use images::RegistryImages;
 pub(crate) use journal::ReportJournal;
 pub(crate) use layers::CatalogLayers;

@@ -152,6 +152,12 @@ const TABLE: &[Entry] = &[
     ),
     entry("skep-domain", Row::Mechanism, Place::Server, &[]),
     entry(
+        "skep-identity",
+        Row::Mechanism,
+        Place::Server,
+        &["tokio", "rusqlite", "skep-store"],
+    ),
+    entry(
         "skep-config",
         Row::Mechanism,
         Place::Server,
@@ -313,6 +319,7 @@ const SPEAKS_JSON: &[(&str, &str)] = &[
     ("skep-host", "rules for `nft`"),
     ("skep-image", "manifests of templates, files of our own"),
     ("skep-install", "the plan of an uninstall, for programs"),
+    ("skep-identity", "tokens are JSON inside"),
     ("skep-jupyter", "Jupyter's messages are JSON"),
     ("skep-kernels", "messages of kernels"),
     ("skep-launch", "launch plans between two processes of ours"),

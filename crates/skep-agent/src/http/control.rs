@@ -9,7 +9,7 @@ use skep_agent_protocol::AgentConfig;
 use skep_telemetry::Chain;
 
 use crate::agent::Agent;
-use crate::sandbox::settings;
+use crate::sandbox::{settings, trust};
 
 /// `POST /init`: the sandbox is now this one, with these variables and this token.
 pub(crate) async fn init(
@@ -17,10 +17,23 @@ pub(crate) async fn init(
     Json(config): Json<AgentConfig>,
 ) -> StatusCode {
     let written = write_identity(&agent, &config);
+    let trusted = trust(config.authority.clone());
     // Processes started from here on must not see the old variables beside the new files.
     agent.settings.replace(config);
     written.await;
-    StatusCode::NO_CONTENT
+    trusted.await
+}
+
+/// `POST /skep/trust`: programs of the sandbox are to trust this authority from now on.
+pub(crate) async fn set_trust(
+    State(agent): State<Arc<Agent>>,
+    Json(authority): Json<String>,
+) -> StatusCode {
+    let trusted = trust(Some(authority.clone())).await;
+    if trusted.is_success() {
+        agent.settings.trust(authority);
+    }
+    trusted
 }
 
 /// `POST /skep/checkpoint/prepare`: this process is about to be written to an image. It lets go of the
@@ -58,8 +71,13 @@ pub(crate) async fn go_on(
 ) -> StatusCode {
     if let Some(config) = new {
         let written = write_identity(&agent, &config);
+        let trusted = trust(config.authority.clone());
         agent.settings.become_another(config);
         written.await;
+        let trusted = trusted.await;
+        if !trusted.is_success() {
+            return trusted;
+        }
     }
     if let Some(keeper) = &agent.spawner.memory_keeper {
         keeper.watch_again();
@@ -69,6 +87,29 @@ pub(crate) async fn go_on(
         Err(error) => {
             tracing::error!(%error, "cannot close this process again");
             StatusCode::INTERNAL_SERVER_ERROR
+        }
+    }
+}
+
+/// Has programs trust an authority, if there is one. Without it all requests would fail that its
+/// owner's rules look into, so a failure is told.
+fn trust(authority: Option<String>) -> impl Future<Output = StatusCode> + use<> {
+    let trusting =
+        authority.map(|authority| tokio::task::spawn_blocking(move || trust::trust(&authority)));
+    async {
+        let Some(trusting) = trusting else {
+            return StatusCode::NO_CONTENT;
+        };
+        match trusting.await {
+            Ok(Ok(())) => StatusCode::NO_CONTENT,
+            Ok(Err(error)) => {
+                tracing::error!(error = %Chain(&error), "cannot have the sandbox trust an authority");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Err(error) => {
+                tracing::error!(%error, "trusting an authority panicked");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         }
     }
 }

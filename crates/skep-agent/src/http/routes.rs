@@ -29,6 +29,7 @@ pub(crate) fn routes(agent: &Arc<Agent>) -> Router {
         .route("/files", get(files::download).post(files::upload))
         .route("/files/compose", post(files::compose))
         .route("/init", post(control::init))
+        .route("/skep/trust", post(control::set_trust))
         .route(
             "/skep/checkpoint/prepare",
             post(control::prepare_checkpoint),

@@ -12,8 +12,8 @@ use skep_agent_protocol::AgentConfig;
 use crate::filesystem::{FileError, make_parents};
 use crate::http::signature::equal;
 use crate::rootfs::{Directory, Name};
-use crate::sandbox::path;
 use crate::sandbox::users::User;
+use crate::sandbox::{path, trust};
 
 /// User of a command when neither the caller nor the server names one.
 const FALLBACK_USER: &str = "user";
@@ -41,6 +41,14 @@ impl Settings {
     /// The configuration as it is now.
     pub(crate) fn current(&self) -> Arc<AgentConfig> {
         Arc::clone(&self.current.read())
+    }
+
+    /// Takes over an authority that programs of the sandbox trust from now on.
+    pub(crate) fn trust(&self, authority: String) {
+        let mut current = self.current.write();
+        let mut config = AgentConfig::clone(&current);
+        config.authority = Some(authority);
+        *current = Arc::new(config);
     }
 
     /// Takes over everything but the control token.
@@ -73,7 +81,12 @@ pub(crate) fn default_user(config: &AgentConfig) -> &str {
 
 /// Returns the environment that every process of the sandbox gets.
 pub(crate) fn environment(config: &AgentConfig) -> BTreeMap<String, String> {
-    let mut environment = config.env.clone();
+    let mut environment = BTreeMap::new();
+    if config.authority.is_some() {
+        let trusting = trust::variables();
+        environment.extend(trusting.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+    environment.extend(config.env.clone());
     for (name, value) in identity(config) {
         environment.insert(name.to_owned(), value.to_owned());
     }
@@ -95,7 +108,8 @@ pub(crate) fn write_identity(config: &AgentConfig, path: &str) -> Result<(), Fil
     Ok(())
 }
 
-fn write_anew(directory: &Directory, name: &str, content: &[u8]) -> io::Result<()> {
+/// Writes a file in place of whatever has its name.
+pub(super) fn write_anew(directory: &Directory, name: &str, content: &[u8]) -> io::Result<()> {
     let name = Name::new(name)?;
     match directory.unlink(&name) {
         Ok(()) => {}

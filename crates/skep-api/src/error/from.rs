@@ -157,6 +157,9 @@ impl From<ChangeError> for ApiError {
             ChangeError::Node(TransitionError::Unsupported(unsupported)) => {
                 Self::not_implemented(unsupported.0.as_str())
             }
+            ChangeError::UnknownToken(unknown) => {
+                Self::bad_request("validation_error", unknown.to_string())
+            }
             ChangeError::StartInFlight(id) => Self::new(
                 StatusCode::CONFLICT,
                 "sandbox_start_in_flight",

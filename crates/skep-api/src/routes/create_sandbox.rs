@@ -1,5 +1,6 @@
 //! `POST /sandboxes` and `POST /v2/sandboxes`
 
+mod identity;
 mod ingress;
 mod refusals;
 
@@ -111,6 +112,9 @@ fn read(
     let variables = body.env_vars.unwrap_or_default();
     let secrets = secrets(body.skep.unwrap_or_default(), &variables)?;
     let mounts = body.volume_mounts.unwrap_or_default();
+    let identity = identity::read(body.iam)?;
+    let egress = EgressBody::of_new(body.network.as_ref(), body.allow_internet_access).read()?;
+    identity::check(&identity, &egress)?;
     Ok(CreateRequest {
         mounts: mounts.into_iter().map(mount_request).collect(),
         template: body.template_id.parse()?,
@@ -122,7 +126,8 @@ fn read(
             Some(false) | None => OnTimeout::Kill,
         },
         auto_resume: body.auto_resume.is_some_and(|resume| resume.enabled),
-        egress: EgressBody::of_new(body.network.as_ref(), body.allow_internet_access).read()?,
+        egress,
+        identity,
         metadata: metadata(body.metadata.unwrap_or_default())?,
         env: Redacted::new(environment(variables)?),
         secrets,

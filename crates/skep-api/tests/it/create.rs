@@ -197,9 +197,9 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
             "validation error: autoPauseMemory=false only applies when autoPause is true.",
         ),
         (
-            r#""iam":{"tokens":{"a":{"audience":"b","tokenType":"JWT-SVID"}}}"#,
+            r#""iam":{"tokens":{"a":{"audience":"b","tokenType":"X509-SVID"}}}"#,
             400,
-            "Sandbox IAM workload tokens are not available on this server.",
+            "iam.tokens.a.tokenType: only \"JWT-SVID\" is supported",
         ),
         (
             r#""network":{"egressProxy":{"address":"x"}}"#,
@@ -207,9 +207,9 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
             "Egress proxy (network.egressProxy) is not enabled for this team.",
         ),
         (
-            r#""network":{"rules":{"example.com":[]}}"#,
+            r#""network":{"rules":{"*":[]}}"#,
             400,
-            "Network transform rules are not available on this server.",
+            "Rule domain \"*\" is not a valid domain name.",
         ),
         (
             r#""network":{"allowOut":["example.com"]},"allow_internet_access":false"#,

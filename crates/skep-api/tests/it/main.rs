@@ -11,6 +11,7 @@ mod builds;
 mod create;
 mod deadlines;
 mod events;
+mod identity;
 mod isolation;
 mod keys;
 mod lists;

@@ -141,3 +141,139 @@ async fn rules_that_are_none_are_refused_before_anybody_looks_for_the_sandbox() 
     let missing = server.send("PUT /sandboxes/inotthere/network {}").await;
     assert_eq!(missing.status, 404);
 }
+
+const RULES: &str = r#"{"API.Test":[{"transform":{"headers":{"Authorization":"Bearer ${e2b.secrets.key}"}},"requests":[{"methods":["GET"],"paths":["/v1/*"]}],"limits":{"requestsPerMinute":60}}],"*.b.test":[],"c.test":[{}]}"#;
+const SHOWN: &str = r#"{"*.b.test":[],"api.test":[{"transform":{"headers":{"Authorization":"Bearer ${e2b.secrets.key}"}},"requests":[{"methods":["GET"],"paths":["/v1/*"]}],"limits":{"requestsPerMinute":60}}],"c.test":[{}]}"#;
+
+fn sorted(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[tokio::test]
+async fn rules_for_requests_are_shown_with_placeholders_and_domains_in_lower_case() {
+    let server = Server::new().await;
+    server.nodes.set_capabilities(Capabilities::all());
+    let body = format!(r#"{{"templateID":"base","network":{{"rules":{RULES}}}}}"#);
+    let id = server.create(&body).await;
+    let network = &shown(&server, id.as_str()).await["network"];
+    assert_eq!(network["rules"], sorted(SHOWN));
+    let spec = server.nodes.spec(&id).unwrap();
+    let host = "api.test".parse().unwrap();
+    let (_, rule) = spec.egress.request_rules().find(&host).unwrap();
+    assert!(rule.allows("GET", "/v1/models") && !rule.allows("POST", "/v1/models"));
+    // An update without them takes them away, one with them puts them there.
+    for (body, shown_rules) in [
+        ("{}".to_owned(), None),
+        (format!(r#"{{"rules":{RULES}}}"#), Some(sorted(SHOWN))),
+        (
+            r#"{"rules":{"a.test":null}}"#.to_owned(),
+            Some(json!({"a.test": []})),
+        ),
+        (r#"{"rules":null}"#.to_owned(), None),
+    ] {
+        let line = format!("PUT /sandboxes/{id}/network {body}");
+        server.check(&line, "204").await;
+        let detail = shown(&server, id.as_str()).await;
+        let rules = detail
+            .get("network")
+            .and_then(|network| network.get("rules"));
+        assert_eq!(rules.cloned(), shown_rules, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn rules_that_do_nothing_are_taken_and_shown_without_null() {
+    let server = Server::new().await;
+    for (rules, shown_rules) in [
+        (r#"{"h":[]}"#, json!({"h": []})),
+        (r#"{"h":[{}]}"#, json!({"h": [{}]})),
+        (r#"{"h":[{"transform":{}}]}"#, json!({"h": [{}]})),
+        (r#"{"h":[{"transform":null}]}"#, json!({"h": [{}]})),
+        (
+            r#"{"h":[{"transform":{"headers":null}}]}"#,
+            json!({"h": [{}]}),
+        ),
+        (
+            r#"{"h":[{"transform":{"headers":{}},"requests":null,"limits":{}}]}"#,
+            json!({"h": [{}]}),
+        ),
+    ] {
+        let body = format!(r#"{{"templateID":"base","network":{{"rules":{rules}}}}}"#);
+        let id = server.create(&body).await;
+        let network = &shown(&server, id.as_str()).await["network"];
+        assert_eq!(network["rules"], shown_rules, "{rules}");
+    }
+}
+
+#[tokio::test]
+async fn rules_for_requests_that_are_none_are_refused_and_junk_is_the_callers_error() {
+    let server = Server::new().await;
+    for (rules, said) in [
+        (r#"{"":[]}"#, "Rule domain must not be empty."),
+        (
+            r#"{"*":[]}"#,
+            "Rule domain \"*\" is not a valid domain name.",
+        ),
+        (
+            r#"{"a":[{},{}]}"#,
+            "Domain \"a\" can have at most 1 transform rule.",
+        ),
+        (
+            r#"{"a":[{"transform":{"headers":{"x":"${e2b.secrets.}"}}}]}"#,
+            "Network transform header contains a malformed E2B placeholder.",
+        ),
+        (
+            r#"{"A":[],"a":[]}"#,
+            "Network rule domain keys must be unique ignoring case.",
+        ),
+    ] {
+        let body = format!(r#"{{"templateID":"base","network":{{"rules":{rules}}}}}"#);
+        let answer = server.send(&format!("POST /sandboxes {body}")).await;
+        assert_eq!(answer.status, 400, "{rules}");
+        assert_eq!(answer.json()["message"], said);
+    }
+    for junk in [
+        "7",
+        "[]",
+        r#""x""#,
+        r#"{"a":7}"#,
+        r#"{"a":{}}"#,
+        r#"{"a":[null]}"#,
+        r#"{"a":["x"]}"#,
+        r#"{"a":[{"transform":true}]}"#,
+        r#"{"a":[{"transform":{"headers":[]}}]}"#,
+        r#"{"a":[{"transform":{"headers":{"x":7}}}]}"#,
+        r#"{"a":[{"transform":{"headers":{"x":null}}}]}"#,
+        r#"{"a":[{"transfrom":{}}]}"#,
+        r#"{"a":[{"limits":{"bytes":1.5}}]}"#,
+        r#"{"a":[{"limits":{"bytes":0}}]}"#,
+        r#"{"a":[{"limits":{"bytes":99999999999999999999}}]}"#,
+        r#"{"a":[{"requests":[]}]}"#,
+        r#"{"a":[{"requests":[{"methods":["get"]}]}]}"#,
+        r#"{"a":[{"requests":[{"paths":["v1"]}]}]}"#,
+    ] {
+        let body = format!(r#"{{"templateID":"base","network":{{"rules":{junk}}}}}"#);
+        let answer = server.send(&format!("POST /sandboxes {body}")).await;
+        assert_eq!(answer.status, 400, "{junk}");
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_is_looked_for_before_its_rules_for_requests_and_after_the_others() {
+    let server = Server::new().await;
+    let bad = r#""rules":{"*":[]}"#;
+    for (body, status) in [
+        (format!(r#"{{"denyOut":["x y"],{bad}}}"#), 400),
+        (
+            format!(r#"{{"egressProxy":{{"address":"x:1"}},{bad}}}"#),
+            403,
+        ),
+        (format!("{{{bad}}}"), 404),
+    ] {
+        let line = format!("PUT /sandboxes/inotthere/network {body}");
+        assert_eq!(server.send(&line).await.status, status, "{body}");
+    }
+    let id = server.create(r#"{"templateID":"base"}"#).await;
+    let line = format!("PUT /sandboxes/{id}/network {{{bad}}}");
+    assert_eq!(server.send(&line).await.status, 400);
+}

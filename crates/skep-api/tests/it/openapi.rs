@@ -273,6 +273,9 @@ impl Walk<'_> {
         let key = self.send(r#"POST /api-keys {"name":"desk"}"#).await.json();
         let id = key["id"].as_str().unwrap();
         self.send_with(&[], "GET /health").await;
+        self.send_with(&[], "GET /.well-known/openid-configuration")
+            .await;
+        self.send_with(&[], "GET /.well-known/jwks.json").await;
         let key = self.server.key.clone();
         let json = [("Accept", "application/json"), ("X-API-KEY", &key)];
         self.send_with(&json, "GET /health").await;
@@ -312,6 +315,23 @@ impl Walk<'_> {
     /// compiler says, and then in the file.
     fn requests(&mut self) {
         let texts = || Some(vec!["x".to_owned()]);
+        let rules = || {
+            let rule = rest::NetworkRule {
+                transform: Some(rest::NetworkTransform {
+                    headers: Some(BTreeMap::from([("k".to_owned(), "v".to_owned())])),
+                }),
+                requests: Some(vec![rest::NetworkRequests {
+                    methods: texts(),
+                    paths: texts(),
+                }]),
+                limits: Some(rest::NetworkLimits {
+                    requests_per_minute: Some(1),
+                    bytes: Some(1),
+                    bytes_per_second: Some(1),
+                }),
+            };
+            Some(BTreeMap::from([("x".to_owned(), Some(vec![rule]))]))
+        };
         let new_sandbox = rest::NewSandbox {
             template_id: "base".to_owned(),
             timeout: Some(60),
@@ -326,7 +346,7 @@ impl Walk<'_> {
                 deny_out: texts(),
                 egress_proxy: Some(json!({})),
                 mask_request_host: Some("x".to_owned()),
-                rules: Some(BTreeMap::from([("x".to_owned(), json!([]))])),
+                rules: rules(),
                 dns_servers: texts(),
                 https_ports: Some(vec![443]),
             }),
@@ -338,7 +358,13 @@ impl Walk<'_> {
             }),
             mcp: Some(json!({})),
             iam: Some(rest::IdentityRequest {
-                tokens: Some(BTreeMap::from([("x".to_owned(), json!({}))])),
+                tokens: Some(BTreeMap::from([(
+                    "x".to_owned(),
+                    rest::IdentityToken {
+                        audience: Some("x".to_owned()),
+                        token_type: Some("JWT-SVID".to_owned()),
+                    },
+                )])),
             }),
             volume_mounts: Some(vec![rest::VolumeMount {
                 read_only: true,
@@ -411,7 +437,7 @@ impl Walk<'_> {
             allow_out: texts(),
             deny_out: texts(),
             egress_proxy: Some(json!({})),
-            rules: Some(BTreeMap::from([("x".to_owned(), json!([]))])),
+            rules: rules(),
             dns_servers: texts(),
         };
         self.compare_request("NetworkUpdate", &update);

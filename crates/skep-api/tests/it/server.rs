@@ -295,7 +295,10 @@ async fn open(
             .await
             .unwrap(),
     };
-    Control::open(parts).await.unwrap()
+    let control = Control::open(parts).await.unwrap();
+    let issuer = "https://api.skep.test".parse().unwrap();
+    control.issue_identity(issuer, Duration::from_hours(24));
+    control
 }
 
 fn router(control: &Control, access: Access) -> Router {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use skep_client::NewSandbox;
+use skep_client::{IdentityRequest, IdentityToken, NewSandbox};
 
 use super::moment;
 use super::network::EgressArgs;
@@ -43,12 +43,30 @@ pub struct CreateArgs {
     /// Destinations that it may reach
     #[command(flatten)]
     egress: EgressArgs,
+    /// Identity token for `${e2b.identity.tokens.NAME}` in headers, and whoever it is for; may be given more than once
+    #[arg(long, value_name = "NAME=AUDIENCE")]
+    identity: Vec<String>,
     /// Format of the output
     #[command(flatten)]
     output: OutputArgs,
 }
 
 impl CreateArgs {
+    fn iam(&self) -> Result<Option<IdentityRequest>, CliError> {
+        let audiences = variables(&self.identity, |_| None)?;
+        let token = |(name, audience)| {
+            let token = IdentityToken {
+                audience: Some(audience),
+                token_type: Some("JWT-SVID".to_owned()),
+            };
+            (name, token)
+        };
+        let tokens = audiences.into_iter().map(token).collect();
+        Ok((!self.identity.is_empty()).then_some(IdentityRequest {
+            tokens: Some(tokens),
+        }))
+    }
+
     pub(super) async fn run(
         self,
         default: &DefaultServer,
@@ -64,7 +82,8 @@ impl CreateArgs {
             env_vars: Some(env).filter(|env| !env.is_empty()),
             metadata: Some(metadata).filter(|metadata| !metadata.is_empty()),
             allow_internet_access: self.egress.internet(),
-            network: self.egress.network(),
+            network: self.egress.network()?,
+            iam: self.iam()?,
             ..NewSandbox::default()
         };
         let client = self.server.client(default)?;

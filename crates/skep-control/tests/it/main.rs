@@ -74,6 +74,7 @@ fn request() -> CreateRequest {
         mounts: Vec::new(),
         auto_resume: false,
         egress: Egress::default(),
+        identity: skep_types::IdentityTokens::default(),
         metadata: BTreeMap::new(),
         env: Redacted::new(Vec::new()),
         secrets: Secrets::default(),

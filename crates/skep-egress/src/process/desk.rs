@@ -2,27 +2,54 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use skep_types::HostName;
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 
-use super::upstream::Upstream;
+use super::upstream::{Held, Stream, Upstream};
 use crate::channel::Channel;
-use crate::message::{Connection, Ended, FromProxy, Refusal, ToProxy};
+use crate::message::{Connection, Ended, FromProxy, Leaf, Refusal, ToProxy, Wanted, Way};
 
 /// Ended requests that wait to be told. Beyond that the oldest are forgotten: a sandbox that makes
 /// so many has a server that lags behind.
 const MOST_UNTOLD: usize = 1024;
 
-type Answer = Result<(OwnedFd, String), Refusal>;
+type Answer = Result<Said, Refusal>;
+
+/// The server's answer.
+enum Said {
+    Connected {
+        socket: OwnedFd,
+        rule: Option<String>,
+        is_pipe: bool,
+    },
+    Inspect(Option<Leaf>),
+}
+
+/// Destination of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Aim {
+    /// Name of the host, if one was read.
+    pub(super) host: Option<HostName>,
+    /// Address and port that the sandbox has connected to.
+    pub(super) address: Ipv4Addr,
+    pub(super) port: u16,
+}
+
+/// The answer to a question for a host.
+pub(super) enum Reached {
+    /// It is connected.
+    Connected(Upstream),
+    /// A rule looks into requests to it. With what the sandbox is shown, where it speaks TLS.
+    Inspect(Option<Leaf>),
+}
 
 /// The desk at which connections ask the server for hosts.
-#[derive(Debug)]
 pub(super) struct Desk {
     channel: Arc<Channel>,
     last: AtomicU64,
@@ -31,7 +58,7 @@ pub(super) struct Desk {
     told: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Untold {
     /// Questions and ends of connections, of which there are no more than connections.
     connections: VecDeque<FromProxy>,
@@ -50,26 +77,34 @@ impl Desk {
     }
 
     /// Asks for a host. The server waits for its answer, and gives up in time.
-    pub(super) async fn ask(
-        self: &Arc<Self>,
-        host: &HostName,
-        port: u16,
-    ) -> Result<Upstream, Refusal> {
+    pub(super) async fn ask(self: &Arc<Self>, aim: &Aim, way: Way) -> Result<Reached, Refusal> {
         let connection = self.last.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.waiting.lock().insert(connection, sender);
         let mut unused = Unused(self, Some(connection));
-        self.say(FromProxy::Dial {
+        self.say(FromProxy::Dial(Wanted {
             connection,
-            host: host.as_str().to_owned(),
-            port,
-        });
+            host: aim.host.as_ref().map(HostName::to_string),
+            address: aim.address,
+            port: aim.port,
+            way,
+        }));
         let answer = answer.await.map_err(|_| Refusal::NoAnswer)?;
-        let (socket, rule) = answer.inspect_err(|_| unused.1 = None)?;
-        let stream = std::net::TcpStream::from(socket);
-        let stream = TcpStream::from_std(stream).map_err(|_| Refusal::NoAnswer)?;
+        let (socket, rule, is_pipe) = match answer.inspect_err(|_| unused.1 = None)? {
+            Said::Inspect(leaf) => {
+                unused.1 = None;
+                return Ok(Reached::Inspect(leaf));
+            }
+            Said::Connected {
+                socket,
+                rule,
+                is_pipe,
+            } => (socket, rule, is_pipe),
+        };
+        let stream = Stream::new(socket, is_pipe).map_err(|_| Refusal::NoAnswer)?;
         unused.1 = None;
-        Ok(Upstream::new(stream, Arc::clone(self), connection, rule))
+        let held = Held::new(Arc::clone(self), connection);
+        Ok(Reached::Connected(Upstream::new(stream, held, rule)))
     }
 
     /// Tells the server that a connection is over.
@@ -98,7 +133,7 @@ impl Desk {
     pub(super) async fn tell(&self) -> io::Result<()> {
         loop {
             while let Some(message) = self.next() {
-                match self.channel.send(&message, None).await {
+                match self.channel.send(&message, &[]).await {
                     Err(error) if is_too_large(&error) => {}
                     sent => sent?,
                 }
@@ -115,12 +150,22 @@ impl Desk {
 
     /// Hears the server's answers, until it is gone.
     pub(super) async fn hear(&self) -> io::Result<()> {
-        while let Some((message, socket)) = self.channel.receive::<ToProxy>().await? {
+        while let Some((message, sockets)) = self.channel.receive::<ToProxy>().await? {
             let (connection, answer) = match message {
-                ToProxy::Connected { connection, rule } => {
-                    let socket = socket.ok_or(io::ErrorKind::InvalidData)?;
-                    (connection, Ok((socket, rule)))
+                ToProxy::Connected {
+                    connection,
+                    rule,
+                    is_pipe,
+                } => {
+                    let socket = sockets.into_iter().next();
+                    let said = Said::Connected {
+                        socket: socket.ok_or(io::ErrorKind::InvalidData)?,
+                        rule,
+                        is_pipe,
+                    };
+                    (connection, Ok(said))
                 }
+                ToProxy::Inspect { connection, leaf } => (connection, Ok(Said::Inspect(leaf))),
                 ToProxy::Refused {
                     connection,
                     refusal,
@@ -130,7 +175,7 @@ impl Desk {
             match waiting {
                 Some(waiting) => drop(waiting.send(answer)),
                 // Whoever asked has gone, and has told so perhaps before the connection was there.
-                None if answer.is_ok() => self.done(connection),
+                None if matches!(answer, Ok(Said::Connected { .. })) => self.done(connection),
                 None => {}
             }
         }

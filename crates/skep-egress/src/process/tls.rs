@@ -1,4 +1,5 @@
-//! Connections of TLS: the name is read from the first message, and all of it is passed on as it is.
+//! Connections of TLS: the name is read from the first message, and all of it is passed on as it is,
+//! unless a rule looks inside.
 
 use std::io;
 use std::sync::Arc;
@@ -7,11 +8,12 @@ use std::time::Duration;
 use skep_types::HostName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional_with_sizes};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::HELLO_TIMEOUT;
-use super::desk::Desk;
+use super::desk::{Aim, Desk, Reached};
+use super::{HELLO_TIMEOUT, inside};
 use crate::client_hello::{self, Hello};
-use crate::message::{Ended, Refusal};
+use crate::message::{Ended, Refusal, Way};
 
 /// Bytes that a connection holds in each direction.
 const BUFFER: usize = 16 * 1024;
@@ -23,8 +25,14 @@ const ACCESS_DENIED: u8 = 49;
 const INTERNAL_ERROR: u8 = 80;
 const UNRECOGNIZED_NAME: u8 = 112;
 
-/// Passes a connection on to the host that it names.
-pub(super) async fn serve(mut stream: TcpStream, desk: Arc<Desk>, port: u16) {
+/// Passes a connection on to the host that it names, or reads the requests in it, where a rule looks
+/// into them.
+pub(super) async fn serve(
+    mut stream: TcpStream,
+    desk: Arc<Desk>,
+    mut aim: Aim,
+    place: Arc<OwnedSemaphorePermit>,
+) {
     let mut said = Vec::new();
     let read = tokio::time::timeout(HELLO_TIMEOUT, read_name(&mut stream, &mut said)).await;
     let named = match read {
@@ -33,18 +41,25 @@ pub(super) async fn serve(mut stream: TcpStream, desk: Arc<Desk>, port: u16) {
         Ok(Err(_)) => return,
         Err(_) => Err(Refusal::NotUnderstood),
     };
-    let host = named.as_ref().ok().map(HostName::to_string);
+    aim.host = named.as_ref().ok().cloned();
     let mut ended = Ended {
-        host,
-        port,
+        host: aim.host.as_ref().map(HostName::to_string),
+        port: aim.port,
         ..Ended::default()
     };
-    let upstream = match named {
-        Ok(name) => desk.ask(&name, port).await,
-        Err(refusal) => Err(refusal),
-    };
-    let mut upstream = match upstream {
-        Ok(upstream) => upstream,
+    // Without a name it may still be that the address is allowed, whatever is said to it.
+    let reached = desk.ask(&aim, Way::Opaque).await;
+    let reached = reached.map_err(|refusal| match named {
+        Err(unnamed) if refusal == Refusal::NoName => unnamed,
+        Err(_) | Ok(_) => refusal,
+    });
+    let mut upstream = match reached {
+        Ok(Reached::Connected(upstream)) => upstream,
+        Ok(Reached::Inspect(Some(leaf))) => {
+            inside::serve(stream, said, leaf, desk, aim, place).await;
+            return;
+        }
+        Ok(Reached::Inspect(None)) => return,
         Err(refusal) => {
             ended.refusal = Some(refusal);
             desk.note(ended);
@@ -52,7 +67,7 @@ pub(super) async fn serve(mut stream: TcpStream, desk: Arc<Desk>, port: u16) {
             return;
         }
     };
-    ended.rule = Some(upstream.rule.clone());
+    ended.rule.clone_from(&upstream.rule);
     let traffic = upstream.traffic();
     let passed = async {
         upstream.write_all(&said).await?;
@@ -88,13 +103,24 @@ async fn read_name(
 async fn refuse(mut stream: TcpStream, refusal: Refusal) {
     let description = match refusal {
         Refusal::NoAddress => UNRECOGNIZED_NAME,
-        Refusal::NoAnswer | Refusal::TooMany | Refusal::BrokenOff => INTERNAL_ERROR,
+        Refusal::NoAnswer
+        | Refusal::TooMany
+        | Refusal::BrokenOff
+        | Refusal::Unverified
+        | Refusal::UnknownSecret
+        | Refusal::UnknownToken
+        | Refusal::NoValue => INTERNAL_ERROR,
         Refusal::NotAllowed
         | Refusal::NoName
         | Refusal::EncryptedName
         | Refusal::NotUnderstood
         | Refusal::Tunnel
-        | Refusal::TwoNames => ACCESS_DENIED,
+        | Refusal::TwoNames
+        | Refusal::NotTrusted
+        | Refusal::OtherHost
+        | Refusal::RequestNotAllowed
+        | Refusal::TooFast
+        | Refusal::Spent => ACCESS_DENIED,
     };
     let alert = [21, 3, 3, 0, 2, 2, description];
     let told = async {

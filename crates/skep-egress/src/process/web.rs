@@ -14,8 +14,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1 as client;
 use hyper::header::{
-    CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, UPGRADE,
+    CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, UPGRADE,
 };
 use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
@@ -27,47 +26,60 @@ use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::HELLO_TIMEOUT;
-use super::desk::Desk;
+use super::desk::{Aim, Desk, Reached};
+use super::inside::{Failure, Pipes, Scheme};
 use super::upstream::Traffic;
-use crate::message::{Ended, Refusal};
+use super::{HEAD_BYTES, HELLO_TIMEOUT};
+use crate::headers::{forget_connection, upgrade_of};
+use crate::message::{Ended, Refusal, Way};
 use counted::Counted;
+pub(super) use host::name;
 
-/// The largest head of a request or an answer.
-const HEAD_BYTES: usize = 32 * 1024;
 /// Time limit for a host to begin its answer. Long, because some compute before they speak.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
-type Body = BoxBody<Bytes, hyper::Error>;
+/// The body of an answer.
+pub(super) type Body = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// A client's connection, and the host that its last request went to.
 struct Visitor {
     desk: Arc<Desk>,
-    port: u16,
+    /// Destination of the connection, whatever its requests name.
+    aim: Aim,
     last: Mutex<Option<Route>>,
+    /// The way of the last request that a rule looks into.
+    pipes: Mutex<Option<Arc<Pipes>>>,
     /// Its place among the connections of the sandbox. A tunnel outlives the conversation.
     place: Arc<OwnedSemaphorePermit>,
 }
 
 /// A host that is connected.
 struct Route {
-    host: HostName,
-    rule: String,
+    /// Its name; none if its address is allowed, and no name was read.
+    host: Option<HostName>,
+    rule: Option<String>,
     traffic: Arc<Traffic>,
     sender: client::SendRequest<Incoming>,
+}
+
+/// The way of a request.
+enum Passage {
+    Direct(Box<Route>),
+    Inside(Arc<Pipes>),
 }
 
 /// Passes the requests of a connection on, each to the host that it names.
 pub(super) async fn serve(
     stream: TcpStream,
     desk: Arc<Desk>,
-    port: u16,
+    aim: Aim,
     place: Arc<OwnedSemaphorePermit>,
 ) {
     let visitor = Arc::new(Visitor {
         desk,
-        port,
+        aim,
         last: Mutex::default(),
+        pipes: Mutex::default(),
         place,
     });
     let passing = service_fn(move |request| {
@@ -89,35 +101,43 @@ pub(super) async fn serve(
 
 impl Visitor {
     async fn pass(&self, request: Request<Incoming>) -> Response<Body> {
-        let named = host::of(&request, self.port);
+        let named = host::of(&request, self.aim.port);
         let mut ended = Ended {
             host: named.as_ref().ok().map(HostName::to_string),
-            port: self.port,
+            port: self.aim.port,
             method: Some(request.method().to_string()),
             path: Some(request.uri().path().to_owned()),
             ..Ended::default()
         };
         let passed = match named {
-            Ok(host) => self.pass_to(host, request, &mut ended).await,
-            Err(refusal) => Err(refusal),
+            Ok(host) => self.pass_to(Some(host), request, &mut ended).await,
+            // It may still be that the address is allowed, whatever is said to it.
+            Err(Refusal::NoName) => self.pass_to(None, request, &mut ended).await,
+            Err(refusal) => Err(Failure::Untold(refusal)),
         };
-        passed.unwrap_or_else(|refusal| {
+        passed.unwrap_or_else(|failure| {
+            let refusal = failure.refusal();
             let answer = refused(refusal, ended.host.as_deref());
-            ended.status = Some(answer.status().as_u16());
-            ended.refusal = Some(refusal);
-            self.desk.note(ended);
+            if let Failure::Untold(_) = failure {
+                ended.status = Some(answer.status().as_u16());
+                ended.refusal = Some(refusal);
+                self.desk.note(ended);
+            }
             answer
         })
     }
 
     async fn pass_to(
         &self,
-        host: HostName,
+        host: Option<HostName>,
         mut request: Request<Incoming>,
         ended: &mut Ended,
-    ) -> Result<Response<Body>, Refusal> {
-        let mut route = self.route(host).await?;
-        ended.rule = Some(route.rule.clone());
+    ) -> Result<Response<Body>, Failure> {
+        let mut route = match self.passage(host).await? {
+            Passage::Direct(route) => *route,
+            Passage::Inside(pipes) => return pipes.pass(request).await,
+        };
+        ended.rule.clone_from(&route.rule);
         let upgrade = upgrade_of(request.headers());
         let ours = upgrade.as_ref().map(|_| hyper::upgrade::on(&mut request));
         prepare(request.headers_mut(), upgrade.as_ref());
@@ -146,19 +166,37 @@ impl Visitor {
         let upgrade = None;
         prepare(answer.headers_mut(), upgrade);
         *self.last.lock() = Some(route);
-        Ok(answer.map(|body| Counted::new(body, counted).boxed()))
+        Ok(answer.map(|body| Counted::new(body, counted).map_err(Into::into).boxed()))
     }
 
     /// The way to a host: the one of the last request, if it is the same host and still open.
-    async fn route(&self, host: HostName) -> Result<Route, Refusal> {
+    async fn passage(&self, host: Option<HostName>) -> Result<Passage, Refusal> {
         let last = self.last.lock().take();
         if let Some(mut route) = last
             && route.host == host
             && route.sender.ready().await.is_ok()
         {
-            return Ok(route);
+            return Ok(Passage::Direct(Box::new(route)));
         }
-        let upstream = self.desk.ask(&host, self.port).await?;
+        let pipes = self.pipes.lock().clone();
+        if let (Some(pipes), Some(host)) = (pipes, &host)
+            && pipes.lead_to(host)
+        {
+            return Ok(Passage::Inside(pipes));
+        }
+        let aim = Aim {
+            host: host.clone(),
+            ..self.aim.clone()
+        };
+        let upstream = match self.desk.ask(&aim, Way::Plain).await? {
+            Reached::Connected(upstream) => upstream,
+            Reached::Inspect(_) => {
+                let (desk, place) = (Arc::clone(&self.desk), Arc::clone(&self.place));
+                let pipes = Pipes::new(desk, aim, Scheme::Http, place);
+                *self.pipes.lock() = Some(Arc::clone(&pipes));
+                return Ok(Passage::Inside(pipes));
+            }
+        };
         let (rule, traffic) = (upstream.rule.clone(), upstream.traffic());
         let (sender, connection) = client::Builder::new()
             .max_buf_size(HEAD_BYTES)
@@ -168,12 +206,12 @@ impl Visitor {
             .map_err(|_| Refusal::NoAnswer)?;
         let connection = async move { drop(connection.with_upgrades().await) };
         drop(skep_telemetry::spawn("host", connection));
-        Ok(Route {
+        Ok(Passage::Direct(Box::new(Route {
             host,
             rule,
             traffic,
             sender,
-        })
+        })))
     }
 }
 
@@ -214,53 +252,6 @@ fn tunnel(
     }));
 }
 
-/// The protocol that a request wants to go on in, if it is one in which no other host can be named:
-/// in HTTP/2 every request could.
-fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
-    const WEB_SOCKET: &str = "websocket";
-    let has_option = headers.get_all(CONNECTION).iter().any(|value| {
-        let options = value.to_str().unwrap_or_default().split(',');
-        let mut options = options.map(str::trim);
-        options.any(|option| option.eq_ignore_ascii_case("upgrade"))
-    });
-    let protocol = headers.get(UPGRADE)?;
-    let is_web_socket = protocol
-        .as_bytes()
-        .eq_ignore_ascii_case(WEB_SOCKET.as_bytes());
-    (has_option && is_web_socket).then(|| protocol.clone())
-}
-
-/// Takes out what is said for the next hop alone, and what others name as such.
-fn prepare(headers: &mut HeaderMap, upgrade: Option<&HeaderValue>) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        // How long a body is stays said, whatever a client calls it.
-        .filter(|name| *name != "content-length" && *name != "transfer-encoding" && *name != "host")
-        .collect();
-    let own = [
-        CONNECTION,
-        UPGRADE,
-        TE,
-        TRAILER,
-        PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION,
-        HeaderName::from_static("keep-alive"),
-        HeaderName::from_static("proxy-connection"),
-        HeaderName::from_static("http2-settings"),
-    ];
-    for name in named.iter().chain(&own) {
-        headers.remove(name);
-    }
-    if let Some(protocol) = upgrade {
-        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, protocol.clone());
-    }
-}
-
 /// Leaves the path alone in the first line: the host is named in its own header.
 fn to_origin_form(request: &mut Request<Incoming>) -> Result<(), Refusal> {
     if request.uri().scheme().is_none() {
@@ -272,25 +263,30 @@ fn to_origin_form(request: &mut Request<Incoming>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Takes out what is said for the next hop alone, and says what is to be said to ours.
+fn prepare(headers: &mut HeaderMap, upgrade: Option<&HeaderValue>) {
+    forget_connection(headers);
+    if let Some(protocol) = upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol.clone());
+    }
+}
+
 /// The answer to a request that is not passed on.
-fn refused(refusal: Refusal, host: Option<&str>) -> Response<Body> {
-    let status = match refusal {
-        Refusal::NotAllowed | Refusal::NoName | Refusal::EncryptedName | Refusal::Tunnel => {
-            StatusCode::FORBIDDEN
-        }
-        Refusal::NotUnderstood | Refusal::TwoNames => StatusCode::BAD_REQUEST,
-        Refusal::NoAddress | Refusal::NoAnswer | Refusal::BrokenOff => StatusCode::BAD_GATEWAY,
-        Refusal::TooMany => StatusCode::SERVICE_UNAVAILABLE,
-    };
+pub(super) fn refused(refusal: Refusal, host: Option<&str>) -> Response<Body> {
+    let status = StatusCode::from_u16(refusal.status()).expect("it is a status");
     let about = host.map(|host| format!(" {host}")).unwrap_or_default();
     let text = format!(
         "Not reached from this sandbox{about}: {}.\n",
         refusal.text()
     );
-    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+    let body = Full::new(Bytes::from(text)).map_err(|never: Infallible| match never {});
     let mut response = Response::new(body.boxed());
     *response.status_mut() = status;
     let headers = response.headers_mut();
+    if refusal == Refusal::TooFast {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     headers.insert(CONTENT_TYPE, plain);
     headers.insert(
@@ -300,7 +296,7 @@ fn refused(refusal: Refusal, host: Option<&str>) -> Response<Body> {
     response
 }
 
-fn empty() -> Body {
+pub(super) fn empty() -> Body {
     let body = http_body_util::Empty::new().map_err(|never: Infallible| match never {});
     body.boxed()
 }

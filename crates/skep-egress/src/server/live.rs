@@ -11,8 +11,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use skep_types::HostName;
 
-use super::{Gate, Lookup};
-use crate::message::{Connection, Refusal};
+use super::Gate;
+use super::judge::Treatment;
+use crate::message::{Connection, Refusal, Way};
 use crate::process::MOST_CONNECTIONS;
 
 /// The connections of a sandbox, and the policy that they are under.
@@ -31,10 +32,36 @@ struct Connections {
 }
 
 struct Held {
-    host: HostName,
+    host: Option<HostName>,
     address: Ipv4Addr,
     port: u16,
+    way: Way,
+    treatment: Treatment,
     socket: TcpStream,
+}
+
+/// A connection that is asked for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Number of the process that asks.
+    pub(super) process: u64,
+    pub(super) connection: Connection,
+    /// Name of the host, if one was read.
+    pub(super) host: Option<HostName>,
+    /// Address and port that the sandbox has connected to.
+    pub(super) address: Ipv4Addr,
+    pub(super) port: u16,
+    pub(super) way: Way,
+    pub(super) treatment: Treatment,
+}
+
+/// The reason for which a connection is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Permit {
+    /// This rule names its host.
+    Name(String),
+    /// Its address is allowed, whatever host is there.
+    Address,
 }
 
 impl Live {
@@ -45,12 +72,35 @@ impl Live {
         }
     }
 
-    pub(super) fn rule_for(&self, host: &HostName, port: u16) -> Option<String> {
-        self.gate.rule_for(host, port)
+    pub(super) fn gate(&self) -> &dyn Gate {
+        &*self.gate
     }
 
-    pub(super) async fn look_up(&self, host: &HostName) -> Lookup {
-        self.gate.look_up(host).await
+    /// Returns the reason for which the policy allows a connection.
+    pub(super) fn permit(&self, asked: &Asked) -> Result<Permit, Refusal> {
+        let host = asked.host.as_ref();
+        if let Some(rule) = host.and_then(|host| self.gate.rule_for(host, asked.port)) {
+            return Ok(Permit::Name(rule));
+        }
+        if self.gate.reaches(asked.address) {
+            return Ok(Permit::Address);
+        }
+        let is_named = host.is_some();
+        Err(if is_named {
+            Refusal::NotAllowed
+        } else {
+            Refusal::NoName
+        })
+    }
+
+    /// The host of a connection that carries requests, and whether they are in TLS.
+    pub(super) fn route(&self, connection: Connection) -> Option<(Option<HostName>, bool)> {
+        let connections = self.connections.lock();
+        let held = connections.held.get(&connection)?;
+        match held.treatment {
+            Treatment::Requests { secure } => Some((held.host.clone(), secure)),
+            Treatment::Direct | Treatment::Metered | Treatment::Inspect => None,
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -66,33 +116,55 @@ impl Live {
         self.connections.lock().process
     }
 
-    /// Adds a connection, if the process is there that has asked for it and the policy allows its
-    /// host now, and tells the rule.
+    /// Adds a connection, if the process is there that has asked for it and the policy allows it
+    /// now, and tells the rule; none if its address is allowed.
     pub(super) fn add(
         &self,
-        (process, connection): (u64, Connection),
-        host: HostName,
-        (address, port): (Ipv4Addr, u16),
+        asked: &Asked,
+        address: Ipv4Addr,
         socket: &TcpStream,
-    ) -> Result<String, Refusal> {
+    ) -> Result<Option<String>, Refusal> {
         let socket = socket.try_clone().map_err(|_| Refusal::TooMany)?;
         let mut connections = self.connections.lock();
-        let rule = self.gate.rule_for(&host, port).ok_or(Refusal::NotAllowed)?;
-        if connections.process != process {
+        let rule = match self.permit(asked)? {
+            Permit::Name(rule) => Some(rule),
+            Permit::Address => None,
+        };
+        if connections.process != asked.process {
             return Err(Refusal::NoAnswer);
         }
         let held = &connections.held;
-        if held.len() >= MOST_CONNECTIONS || held.contains_key(&connection) {
+        if held.len() >= MOST_CONNECTIONS || held.contains_key(&asked.connection) {
             return Err(Refusal::TooMany);
         }
         let held = Held {
-            host,
+            host: asked.host.clone(),
             address,
-            port,
+            port: asked.port,
+            way: asked.way,
+            treatment: asked.treatment,
             socket,
         };
-        connections.held.insert(connection, held);
+        if !self.is_treated_right(&held) {
+            return Err(Refusal::BrokenOff);
+        }
+        connections.held.insert(asked.connection, held);
         Ok(rule)
+    }
+
+    /// Returns true if the rules in force want no more to be done with a connection than is done.
+    fn is_treated_right(&self, held: &Held) -> bool {
+        let rule = held
+            .host
+            .as_ref()
+            .and_then(|host| self.gate.request_rule(host));
+        let wanted = Treatment::of(rule.as_ref().map(|(_, rule)| rule), held.way);
+        match held.treatment {
+            Treatment::Direct => wanted == Treatment::Direct,
+            Treatment::Metered => wanted != Treatment::Inspect,
+            Treatment::Requests { .. } => true,
+            Treatment::Inspect => false,
+        }
     }
 
     /// Ends a connection that the process is done with, whether it is or not: one that is not held
@@ -109,11 +181,24 @@ impl Live {
     pub(super) fn cut(&self) {
         let mut connections = self.connections.lock();
         connections.held.retain(|_, held| {
-            let stays = self.gate.may_stay(&held.host, held.port, held.address);
+            let host = held.host.as_ref();
+            let stays =
+                self.gate.may_stay(host, held.port, held.address) && self.is_treated_right(held);
             if !stays {
                 held.end();
             }
             stays
+        });
+    }
+
+    /// Ends all connections of the process that sends requests, when that has ended.
+    pub(super) fn end_routes(&self) {
+        self.connections.lock().held.retain(|_, held| {
+            let is_direct = held.treatment == Treatment::Direct;
+            if !is_direct {
+                held.end();
+            }
+            is_direct
         });
     }
 

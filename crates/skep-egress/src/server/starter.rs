@@ -23,7 +23,8 @@ pub struct Program {
 struct Order {
     terms: String,
     channel: OwnedFd,
-    listener: OwnedFd,
+    /// Whatever it has at its standard output.
+    output: OwnedFd,
     started: oneshot::Sender<io::Result<Process>>,
 }
 
@@ -55,13 +56,13 @@ impl Program {
         &self,
         terms: String,
         channel: OwnedFd,
-        listener: OwnedFd,
+        output: OwnedFd,
     ) -> io::Result<Process> {
         let (started, process) = oneshot::channel();
         let order = Order {
             terms,
             channel,
-            listener,
+            output,
             started,
         };
         let orders = Arc::clone(&self.orders);
@@ -84,7 +85,7 @@ fn start_all(
             .current_dir(root)
             .env_clear()
             .stdin(Stdio::from(order.channel))
-            .stdout(Stdio::from(order.listener))
+            .stdout(Stdio::from(order.output))
             .stderr(Stdio::null())
             .process_group(0)
             .spawn();

@@ -57,7 +57,7 @@ impl Service {
     }
 
     /// Returns true if the host may connect to this address for a sandbox.
-    fn may_connect(&self, address: Ipv4Addr) -> bool {
+    pub(crate) fn may_connect(&self, address: Ipv4Addr) -> bool {
         // The control of the attack suite has no ranges at all.
         self.denied.is_empty()
             || (self.is_reached(address) && !all_subnets().contains(&address) && !is_local(address))

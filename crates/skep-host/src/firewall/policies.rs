@@ -51,8 +51,10 @@ pub(crate) enum Allowance {
 pub(crate) struct WayToProxy {
     /// Port at which it listens.
     port: u16,
-    /// Ports of the world whose connections are led there.
+    /// Ports of the world whose connections are led there, unless their addresses are reached.
     from: Vec<u16>,
+    /// Ports whose connections are led there in any case.
+    always: Vec<u16>,
 }
 
 impl Allowance {
@@ -63,6 +65,7 @@ impl Allowance {
         let proxy = proxy.map(|port| WayToProxy {
             port,
             from: egress.ports_of_hosts().into_iter().collect(),
+            always: egress.ports_of_requests().into_iter().collect(),
         });
         let resolvers = match egress.names() {
             Names::Only(_) => egress.resolvers().unwrap_or_default(),
@@ -70,7 +73,11 @@ impl Allowance {
             Names::All | Names::None => &[],
         };
         let spans = match egress.reach() {
-            Reach::Everything => return Self::Everything,
+            Reach::Everything if proxy.is_none() => return Self::Everything,
+            Reach::Everything => vec![AddressSpan {
+                first: Ipv4Addr::UNSPECIFIED,
+                last: Ipv4Addr::BROADCAST,
+            }],
             Reach::Nothing if resolvers.is_empty() && proxy.is_none() => return Self::Nothing,
             Reach::Nothing => Vec::new(),
             Reach::Some(spans) => spans,
@@ -140,7 +147,9 @@ impl Policies {
                 resolvers,
                 proxy,
             } => {
-                add(&mut change, number, spans, resolvers);
+                let always = proxy.as_ref().map(|way| way.always.as_slice());
+                add(&mut change, number, spans, always.unwrap_or_default());
+                add_resolvers(&mut change, number, resolvers);
                 change.map_interface(POLICIES, &interface, MapValue::Jump(&chain(number)));
                 if let Some(way) = proxy {
                     add_redirect(&mut change, number, self.naming.gateway(), way);
@@ -190,12 +199,28 @@ impl Policies {
     }
 }
 
-fn add(change: &mut FilterChange<'_>, number: u64, spans: &[AddressSpan], resolvers: &[Ipv4Addr]) {
+fn add(change: &mut FilterChange<'_>, number: u64, spans: &[AddressSpan], looked_at: &[u16]) {
     let (set, chain) = (set(number), chain(number));
     change.add_ranges(&set, spans.iter().map(|span| (span.first, span.last)));
     change.add_chain(&chain);
-    let accept = Expression::Accept;
-    change.add_rule(&chain, &[Expression::DestinationIn(&set), accept]);
+    for port in looked_at {
+        // Nobody could look into QUIC. Clients that hear so use TCP.
+        let quic = [
+            Expression::Protocol(UDP),
+            Expression::DestinationPort(*port),
+            Expression::Return,
+        ];
+        change.add_rule(&chain, &quic);
+    }
+    change.add_rule(
+        &chain,
+        &[Expression::DestinationIn(&set), Expression::Accept],
+    );
+}
+
+/// Lets questions for names through to these resolvers.
+fn add_resolvers(change: &mut FilterChange<'_>, number: u64, resolvers: &[Ipv4Addr]) {
+    let (chain, accept) = (chain(number), Expression::Accept);
     for resolver in resolvers {
         for protocol in [UDP, TCP] {
             let question = [
@@ -209,19 +234,24 @@ fn add(change: &mut FilterChange<'_>, number: u64, spans: &[AddressSpan], resolv
     }
 }
 
-/// Leads connections to a proxy, unless their addresses are reached anyway.
+/// Leads connections to a proxy: some always, some unless their addresses are reached anyway.
 fn add_redirect(change: &mut FilterChange<'_>, number: u64, gateway: Ipv4Addr, way: &WayToProxy) {
     let (set, chain) = (set(number), redirect(number));
     change.add_chain(&chain);
-    let reached = [Expression::DestinationIn(&set), Expression::Accept];
-    change.add_rule(&chain, &reached);
-    for from in &way.from {
-        let led = [
+    let led = |from: &u16| {
+        [
             Expression::Protocol(TCP),
             Expression::DestinationPort(*from),
             Expression::Redirect(gateway, way.port),
-        ];
-        change.add_rule(&chain, &led);
+        ]
+    };
+    for from in &way.always {
+        change.add_rule(&chain, &led(from));
+    }
+    let reached = [Expression::DestinationIn(&set), Expression::Accept];
+    change.add_rule(&chain, &reached);
+    for from in &way.from {
+        change.add_rule(&chain, &led(from));
     }
     // Only here: others on the host lead connections elsewhere, too, and not for sandboxes.
     let chain = admission(number);
@@ -253,7 +283,7 @@ fn set(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use skep_types::EgressRules;
+    use skep_types::{EgressRules, RequestRuleWords, RequestRules};
 
     use super::*;
 
@@ -277,6 +307,7 @@ mod tests {
                 proxy: proxy.map(|port| WayToProxy {
                     port,
                     from: vec![80, 443],
+                    always: Vec::new(),
                 }),
             };
             assert_eq!(named(proxy), expected);
@@ -286,5 +317,30 @@ mod tests {
         assert_eq!(all, Allowance::Nothing);
         assert_eq!(without(&Egress::default()), Allowance::Everything);
         assert_eq!(without(&Egress::closed()), Allowance::Nothing);
+    }
+
+    #[test]
+    fn rules_for_requests_lead_their_ports_to_the_proxy_whatever_is_reached_and_open_nothing() {
+        let rule = RequestRuleWords {
+            headers: vec![("x".to_owned(), "y".to_owned())],
+            ..RequestRuleWords::default()
+        };
+        let rules = RequestRules::new([("a.test".to_owned(), vec![rule])]).unwrap();
+        let open = Egress::default().with_request_rules(rules.clone());
+        let expected = Allowance::Some {
+            spans: vec![AddressSpan {
+                first: Ipv4Addr::UNSPECIFIED,
+                last: Ipv4Addr::BROADCAST,
+            }],
+            resolvers: Vec::new(),
+            proxy: Some(WayToProxy {
+                port: 7,
+                from: Vec::new(),
+                always: vec![443],
+            }),
+        };
+        assert_eq!(Allowance::of(&open, Some(7)), expected);
+        let closed = Egress::closed().with_request_rules(rules);
+        assert_eq!(Allowance::of(&closed, Some(7)), Allowance::Nothing);
     }
 }

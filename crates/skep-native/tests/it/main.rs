@@ -19,6 +19,7 @@ mod double;
 mod edited;
 mod encrypted;
 mod freeze;
+mod inspected;
 mod life;
 mod limits;
 mod measure;
@@ -27,6 +28,7 @@ mod network;
 mod policy;
 mod probe;
 mod router;
+mod secure;
 mod standing;
 mod tenants;
 mod uplink;
@@ -46,7 +48,8 @@ fn main() -> ExitCode {
         Some("probe") => probe::run(&arguments[2..]),
         Some("be-zygote") => double::run(&arguments[2..]),
         Some("server") => crash::serve(&arguments[2..]),
-        Some("serve") => uplink::serve(),
+        Some("serve") => uplink::serve(&arguments[2..]),
+        Some("tls-client") => secure::be_client(&arguments[2..]),
         Some("route") => router::route(&arguments[2..]),
         Some("beside") => beside::serve(&arguments[2..]),
         _ => {
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
                 network::TESTS,
                 policy::TESTS,
                 named_hosts::TESTS,
+                inspected::TESTS,
                 life::TESTS,
                 checks::TESTS,
                 crash::TESTS,

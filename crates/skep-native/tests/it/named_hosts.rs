@@ -30,11 +30,11 @@ crate::tests![
 ];
 
 /// An address that nobody has: what is led to a proxy does not depend on it.
-const NOWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
+pub(crate) const NOWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 /// The alert by which access is denied.
 const DENIED: &str = "\u{15}\u{3}\u{3}\0\u{2}\u{2}1";
 
-fn only(hosts: &[&str]) -> Egress {
+pub(crate) fn only(hosts: &[&str]) -> Egress {
     Egress::new(EgressRules {
         allowed: hosts.iter().map(ToString::to_string).collect(),
         denied: vec!["0.0.0.0/0".into()],
@@ -43,7 +43,7 @@ fn only(hosts: &[&str]) -> Egress {
     .unwrap()
 }
 
-async fn launch(bench: &Bench, egress: Egress) -> (SandboxId, Launched) {
+pub(crate) async fn launch(bench: &Bench, egress: Egress) -> (SandboxId, Launched) {
     let mut request = bench.request();
     request.egress = egress;
     let id = request.id.clone();
@@ -51,7 +51,7 @@ async fn launch(bench: &Bench, egress: Egress) -> (SandboxId, Launched) {
 }
 
 /// Says something to the world's address and port, and returns the answer.
-async fn say(sandbox: &Launched, port: u16, words: &[u8]) -> String {
+pub(crate) async fn say(sandbox: &Launched, port: u16, words: &[u8]) -> String {
     let digits = digits(words);
     ask(sandbox, &format!("work say={NOWHERE}:{port}/{digits}")).await
 }
@@ -65,7 +65,7 @@ async fn get(sandbox: &Launched, host: &str) -> String {
     say(sandbox, WEB, request.as_bytes()).await
 }
 
-fn status(answer: &str) -> &str {
+pub(crate) fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or(answer)
 }
 
@@ -101,7 +101,7 @@ async fn world_with(
 }
 
 /// Description of a request: host, method, path, status, rule, and whether it was refused.
-fn told(request: &LoggedRequest) -> String {
+pub(crate) fn told(request: &LoggedRequest) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
     let status = request.status.map(|status| status.to_string());
     let refused = if request.refusal.is_some() {

@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use crate::secure::AUTHORITY;
+
 /// Port of the service that sends everything back.
 pub(crate) const ECHO: u16 = 7;
 
@@ -141,6 +143,7 @@ pub(crate) fn serve_in(namespace: &str) -> Child {
         .args(["netns", "exec", namespace])
         .arg(std::env::current_exe().unwrap())
         .arg("serve")
+        .args(AUTHORITY.arguments())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
@@ -155,7 +158,7 @@ pub(crate) fn read_port(server: &mut Child) -> u16 {
 
 /// Tells everybody who connects what their address is, and sends back what it is sent at another
 /// port.
-pub(crate) fn serve() -> ExitCode {
+pub(crate) fn serve(arguments: &[String]) -> ExitCode {
     let echo = TcpListener::bind(("0.0.0.0", ECHO));
     if let Ok(echo) = echo {
         std::thread::spawn(move || {
@@ -165,7 +168,7 @@ pub(crate) fn serve() -> ExitCode {
             }
         });
     }
-    crate::web::serve();
+    crate::web::serve(arguments);
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut out = std::io::stdout();

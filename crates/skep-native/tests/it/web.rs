@@ -3,18 +3,21 @@
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record};
 use tokio::net::UdpSocket;
 
+use crate::secure::Hosts;
+
 pub(crate) const WEB: u16 = 80;
 pub(crate) const TLS: u16 = 443;
 
 /// Serves at the ports of the web, where that is possible: one tells what it was asked, the other
 /// sends everything back.
-pub(crate) fn serve() {
+pub(crate) fn serve(arguments: &[String]) {
     let (Ok(web), Ok(tls)) = (
         TcpListener::bind(("0.0.0.0", WEB)),
         TcpListener::bind(("0.0.0.0", TLS)),
@@ -27,10 +30,12 @@ pub(crate) fn serve() {
             std::thread::spawn(move || answer(&stream).ok());
         }
     });
+    let hosts = Arc::new(Hosts::new(arguments));
     std::thread::spawn(move || {
         for stream in tls.incoming() {
             let stream = stream.unwrap();
-            std::thread::spawn(move || std::io::copy(&mut &stream, &mut &stream).ok());
+            let hosts = Arc::clone(&hosts);
+            std::thread::spawn(move || hosts.serve(stream));
         }
     });
 }

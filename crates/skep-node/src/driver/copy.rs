@@ -1,6 +1,9 @@
 //! Images of sandboxes that others are made of, and the way back to one.
 
+use std::net::IpAddr;
+
 use skep_isolation::{AfterCheckpoint, ChangeError, RestoreTarget};
+use skep_telemetry::Chain;
 use skep_types::{
     Capability, Checkpoint, Connections, Egress, Event, ExecutionId, ImageKind, ImagePurpose,
     NotHere, Phase, Refused, RollBackRequest, SandboxStatus, TransitionError,
@@ -8,6 +11,7 @@ use skep_types::{
 
 use super::pause::change_error;
 use super::{Driver, Held};
+use crate::agents::ConfigureError;
 use crate::clock::wall_now;
 
 impl Driver {
@@ -144,6 +148,20 @@ impl Driver {
         }
     }
 
+    /// Has programs of a sandbox trust whoever looks into their requests, if a policy says so.
+    pub(super) async fn trust(
+        &self,
+        held: &Held,
+        address: IpAddr,
+        egress: &Egress,
+    ) -> Result<(), ConfigureError> {
+        let Some(authority) = self.node.authority_for(egress) else {
+            return Ok(());
+        };
+        let token = held.record.control_token.reveal();
+        self.node.agents.trust(address, token, authority).await
+    }
+
     /// Changes what a sandbox may reach; one without a process has it when it is resumed.
     pub(super) async fn set_egress(
         &mut self,
@@ -155,6 +173,12 @@ impl Driver {
             .capabilities()
             .need(Capability::EgressChange)?;
         if let Some(launched) = &held.launched {
+            // Before requests are looked into, which fail where nobody trusts who does.
+            let trusting = self.trust(held, launched.address(), &egress);
+            trusting.await.map_err(|error| {
+                tracing::warn!(error = %Chain(&error), "a sandbox does not trust the authority of its rules");
+                TransitionError::AgentSilent
+            })?;
             let changing = launched.set_egress(egress.clone(), Connections::Cut);
             changing.await.map_err(change_error)?;
         }

@@ -94,7 +94,16 @@ impl Driver {
     /// Starts what the template starts, and waits until it is ready. A sandbox in which that fails
     /// runs all the same: it has files that nobody else has.
     async fn start_again(&self, held: &Held, restart: Option<&Restart>) {
-        let (Some(restart), Some(launched)) = (restart, &held.launched) else {
+        let Some(launched) = &held.launched else {
+            return;
+        };
+        // What it was launched with is older than rules that its owner has changed since.
+        let address = launched.address();
+        let trusting = self.trust(held, address, &held.record.egress);
+        if let Err(error) = trusting.await {
+            tracing::warn!(error = %Chain(&error), "a resumed sandbox does not trust the authority of its rules");
+        }
+        let Some(restart) = restart else {
             return;
         };
         let token = restart.access_token.as_ref();

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use skep_agent_protocol::AgentConfig;
 use skep_isolation::{LaunchError, LaunchRequest, Launched, RestoreRequest, RestoreTarget};
 use skep_telemetry::{Chain, trace};
-use skep_types::{AccessToken, Connections, ExecutionId, ImageKind, Reach, Redacted, SandboxSpec};
+use skep_types::{
+    AccessToken, Connections, Egress, ExecutionId, ImageKind, Reach, Redacted, SandboxSpec,
+};
 use tracing::debug_span;
 
 use super::Driver;
@@ -32,7 +34,7 @@ impl Driver {
             unfit.launched.dispose().await;
         }
         if let Some(spare) = spare {
-            let config = agent_config(spec, spare.control_token.reveal());
+            let config = self.node.agent_config(spec, spare.control_token.reveal());
             let address = spare.launched.address();
             let written = Redacted::new(to_bytes(&config));
             let configuring = self.node.agents.configure(address, &config);
@@ -90,7 +92,9 @@ impl Driver {
         let execution = ExecutionId::random();
         let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
         let layers = self.node.layers.paths(&spec.template.layers);
-        let request = launch_request(spec, layers, execution, control_token.reveal());
+        let request = self
+            .node
+            .launch_request(spec, layers, execution, control_token.reveal());
         let isolation = &self.node.isolation;
         // The backend starts when it is called, so it is called within the step.
         let launching = async {
@@ -146,7 +150,7 @@ impl Inner {
         let Some(start) = &spec.template.start else {
             return Ok(());
         };
-        let config = agent_config(spec, control_token);
+        let config = self.agent_config(spec, control_token);
         let starting = self.agents.start(launched.address(), &config, start);
         let started = trace::step(debug_span!("start command"), starting).await;
         if let Err(error) = started {
@@ -160,44 +164,55 @@ impl Inner {
     }
 }
 
-pub(crate) fn launch_request(
-    spec: &SandboxSpec,
-    layers: Vec<PathBuf>,
-    execution: ExecutionId,
-    control_token: &str,
-) -> LaunchRequest {
-    let config = agent_config(spec, control_token);
-    LaunchRequest {
-        id: spec.id.clone(),
-        execution,
-        layers,
-        tenant: spec.tenant.clone(),
-        resources: spec.template.resources,
-        egress: spec.egress.clone(),
-        mounts: spec.mounts.clone(),
-        becomes_layer: false,
-        agent_config: Redacted::new(to_bytes(&config)),
+impl Inner {
+    pub(crate) fn launch_request(
+        &self,
+        spec: &SandboxSpec,
+        layers: Vec<PathBuf>,
+        execution: ExecutionId,
+        control_token: &str,
+    ) -> LaunchRequest {
+        let config = self.agent_config(spec, control_token);
+        LaunchRequest {
+            id: spec.id.clone(),
+            execution,
+            layers,
+            tenant: spec.tenant.clone(),
+            resources: spec.template.resources,
+            egress: spec.egress.clone(),
+            mounts: spec.mounts.clone(),
+            becomes_layer: false,
+            agent_config: Redacted::new(to_bytes(&config)),
+        }
+    }
+
+    fn agent_config(&self, spec: &SandboxSpec, control_token: &str) -> AgentConfig {
+        let template = &spec.template;
+        let caller = spec.env.reveal().iter();
+        let token = spec.access_token.as_ref();
+        AgentConfig {
+            control_token: control_token.to_owned(),
+            access_token: token.map(|token| token.reveal().to_owned()),
+            traffic_token: token.map(|token| token.traffic().reveal().to_owned()),
+            sandbox_id: spec.id.to_string(),
+            template_id: template.id.to_string(),
+            env: template.env.iter().chain(caller).cloned().collect(),
+            secrets: spec.secrets.reveal().map(str::to_owned).collect(),
+            default_user: template.user.clone(),
+            default_workdir: template.workdir.clone(),
+            authority: self.authority_for(&spec.egress).map(str::to_owned),
+            memory_mib: template.resources.memory_mib,
+        }
+    }
+
+    /// The authority that a sandbox with this policy has to trust. Others trust nobody whom their
+    /// template does not: who has the authority's key could speak for every host.
+    pub(super) fn authority_for(&self, egress: &Egress) -> Option<&str> {
+        let authority = self.authority.as_deref();
+        authority.filter(|_| egress.request_rules().look_inside())
     }
 }
 
 fn to_bytes(config: &AgentConfig) -> Vec<u8> {
     serde_json::to_vec(config).expect("strings and maps of strings serialise")
-}
-
-fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {
-    let template = &spec.template;
-    let caller = spec.env.reveal().iter();
-    let token = spec.access_token.as_ref();
-    AgentConfig {
-        control_token: control_token.to_owned(),
-        access_token: token.map(|token| token.reveal().to_owned()),
-        traffic_token: token.map(|token| token.traffic().reveal().to_owned()),
-        sandbox_id: spec.id.to_string(),
-        template_id: template.id.to_string(),
-        env: template.env.iter().chain(caller).cloned().collect(),
-        secrets: spec.secrets.reveal().map(str::to_owned).collect(),
-        default_user: template.user.clone(),
-        default_workdir: template.workdir.clone(),
-        memory_mib: template.resources.memory_mib,
-    }
 }

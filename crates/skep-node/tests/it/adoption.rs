@@ -156,6 +156,7 @@ impl Journal for CutShort {
 async fn a_sandbox_that_was_being_killed_with_its_server_was_killed_and_did_not_crash() {
     let host = TestHost::default();
     let first = Node::new(NodeOptions {
+        authority: None,
         isolation: std::sync::Arc::new(host.isolation.clone()),
         journal: std::sync::Arc::new(CutShort(host.journal.clone())),
         layers: std::sync::Arc::new(crate::NoLayers),
@@ -223,6 +224,7 @@ impl Journal for Hanging {
 async fn a_record_that_hangs_keeps_nobody_alive() {
     let host = TestHost::default();
     let node = Node::new(NodeOptions {
+        authority: None,
         isolation: std::sync::Arc::new(host.isolation.clone()),
         journal: std::sync::Arc::new(Hanging),
         layers: std::sync::Arc::new(crate::NoLayers),

@@ -42,6 +42,8 @@ struct FakeAgents {
     told: Arc<Mutex<Vec<AgentConfig>>>,
     /// Sandboxes in which something was started, and what.
     started: Arc<Mutex<Vec<(String, String)>>>,
+    /// Control tokens of agents that were told to trust an authority, and which.
+    trusted: Arc<Mutex<Vec<(String, String)>>>,
     refuse: Arc<AtomicBool>,
     silent: Arc<AtomicBool>,
 }
@@ -64,6 +66,24 @@ impl Agents for FakeAgents {
                 return Err(ConfigureError { address, source });
             }
             self.told.lock().push(config.clone());
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn trust<'a>(
+        &'a self,
+        address: IpAddr,
+        control_token: &'a str,
+        authority: &'a str,
+    ) -> BoxFuture<'a, Result<(), ConfigureError>> {
+        async move {
+            if self.refuse.load(Ordering::SeqCst) {
+                let source = "refused".into();
+                return Err(ConfigureError { address, source });
+            }
+            let trusted = (control_token.to_owned(), authority.to_owned());
+            self.trusted.lock().push(trusted);
             Ok(())
         }
         .boxed()
@@ -118,6 +138,7 @@ impl TestHost {
             layers: Arc::new(NoLayers),
             journal: Arc::new(self.journal.clone()),
             agents: Arc::new(self.agents.clone()),
+            authority: Some("an authority".into()),
             spares: 0,
             admission: AdmissionPolicy::default(),
             pauses: PausePolicy::default(),

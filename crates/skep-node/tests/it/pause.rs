@@ -1,13 +1,14 @@
 //! Sandboxes that are paused, resumed and copied.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use skep_node::Node;
 use skep_types::{
     Capabilities, Capability, Checkpoint, Egress, EndReason, ImageKind, ImagePurpose, KeptIn,
-    Mount, NotHere, OnTimeout, PauseRequest, Phase, Refused, Restart, ResumeRequest, ResumeStart,
-    RollBackRequest, SandboxId, SandboxSpec, SandboxStatus, TemplateStart, TransitionError,
-    WhenStopped,
+    Mount, NotHere, OnTimeout, PauseRequest, Phase, Refused, RequestRuleWords, RequestRules,
+    Restart, ResumeRequest, ResumeStart, RollBackRequest, SandboxId, SandboxSpec, SandboxStatus,
+    TemplateStart, TransitionError, WhenStopped,
 };
 
 use crate::{TestHost, spec};
@@ -584,6 +585,46 @@ async fn another_rule_for_connections_holds_at_once_and_after_a_resume() {
     resume(&node, &id, HOUR).await.unwrap();
     assert_eq!(host.isolation.egress(&id), Some(Egress::closed()));
     assert_eq!(node.status(&id).unwrap().egress, Egress::closed());
+}
+
+pub(crate) fn looking_inside() -> Egress {
+    let rule = RequestRuleWords {
+        headers: vec![("x-key".to_owned(), "${e2b.secrets.k}".to_owned())],
+        ..RequestRuleWords::default()
+    };
+    let rules = RequestRules::new([("a.test".to_owned(), vec![rule])]).unwrap();
+    Egress::default().with_request_rules(rules)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_trusts_whoever_looks_into_its_requests_and_others_do_not() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    let told = || host.agents.trusted.lock().clone();
+    node.set_egress(&id, Egress::closed()).await.unwrap();
+    assert_eq!(told(), [], "nobody looks into its requests");
+    node.set_egress(&id, looking_inside()).await.unwrap();
+    let token = node.route(&id).unwrap().control_token.reveal().clone();
+    let trusted = (token, "an authority".to_owned());
+    assert_eq!(told(), [trusted.clone()]);
+    // What a resume launches anew knows nothing of it.
+    let filesystem = ImageKind::Filesystem;
+    node.pause(&id, pausing(filesystem)).await.unwrap();
+    resume(&node, &id, HOUR).await.unwrap();
+    assert_eq!(told().len(), 2);
+    assert_eq!(node.status(&id).unwrap().egress, looking_inside());
+}
+
+#[tokio::test]
+async fn rules_that_a_sandbox_does_not_learn_of_are_not_in_force() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    host.agents.refuse.store(true, Ordering::SeqCst);
+    node.set_egress(&id, looking_inside()).await.unwrap_err();
+    assert_eq!(host.isolation.egress(&id), Some(Egress::default()));
+    assert_eq!(node.status(&id).unwrap().egress, Egress::default());
 }
 
 #[tokio::test]

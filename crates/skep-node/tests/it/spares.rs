@@ -54,6 +54,23 @@ async fn the_second_of_a_kind_is_ready_and_learns_whose_it_is() {
 }
 
 #[tokio::test]
+async fn a_spare_learns_whom_it_trusts_if_its_owner_has_rules_for_requests() {
+    let host = TestHost::default();
+    let node = host.node_with_spares(2);
+    let mut kind = spec(HOUR);
+    create(&node, &kind).await;
+    ready(&node, 2).await;
+    create(&node, &kind).await;
+    let told = host.agents.told.lock().pop().unwrap();
+    assert_eq!(told.authority, None);
+    ready(&node, 2).await;
+    kind.egress = super::pause::looking_inside();
+    create(&node, &kind).await;
+    let told = host.agents.told.lock().pop().unwrap();
+    assert_eq!(told.authority.as_deref(), Some("an authority"));
+}
+
+#[tokio::test]
 async fn of_a_kind_that_was_warmed_the_first_is_ready() {
     let host = TestHost::default();
     let node = host.node_with_spares(2);

@@ -10,7 +10,7 @@ use skep_types::{
     Usage,
 };
 
-use super::{Order, SandboxFilter, SandboxRecord, Span, Spawns, mounts};
+use super::{Order, SandboxFilter, SandboxRecord, Span, Spawns, identity, mounts};
 use crate::column;
 
 pub(super) fn ended_by_age(connection: &Connection) -> rusqlite::Result<Vec<(SandboxId, TeamId)>> {
@@ -159,6 +159,7 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
     let template_name: String = row.get("template_name")?;
     let base: Option<String> = row.get("base")?;
     let mounts: String = row.get("mounts")?;
+    let identity: Option<String> = row.get("identity_tokens")?;
     Ok(Order {
         id: column::parsed(row, "id")?,
         team: column::parsed(row, "team")?,
@@ -181,6 +182,7 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
         on_timeout: column::parsed(row, "on_timeout")?,
         auto_resume: row.get("auto_resume")?,
         mounts: mounts::decode(&mounts)?,
+        identity: identity::decode(identity.as_deref())?,
         created_at: column::time(row, "created_at")?,
     })
 }

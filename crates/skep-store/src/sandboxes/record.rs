@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_types::{
-    AccessToken, Egress, Ending, Ingress, Mount, NodeId, OnTimeout, Phase, Resources, SandboxId,
-    SandboxRun, TeamId, TemplateId,
+    AccessToken, Egress, Ending, IdentityTokens, Ingress, Mount, NodeId, OnTimeout, Phase,
+    Resources, SandboxId, SandboxRun, TeamId, TemplateId,
 };
 
 /// A sandbox as it was ordered. None of this ever changes.
@@ -45,6 +45,8 @@ pub struct Order {
     pub auto_resume: bool,
     /// Volumes in it.
     pub mounts: Vec<Mount>,
+    /// Identity tokens that its header rules may name.
+    pub identity: IdentityTokens,
     /// Time of the order.
     pub created_at: Timestamp,
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use skep_types::{Ending, EventKind, HostMask, ImageKind, SandboxId, SandboxRun};
 
-use super::{Order, mounts};
+use super::{Order, identity, mounts};
 use crate::error::is_taken;
 use crate::{Idempotency, StoreError, column, events, idempotency};
 
@@ -34,9 +34,10 @@ fn insert_rows(
         .prepare_cached(
             "INSERT INTO sandboxes (id, team, template, template_name, access_token, internet,
              cpus, memory_mib, disk_mib, pids, lifetime, created_at, node,
-             on_timeout, auto_resume, base, is_private, host_mask, https_ports, mounts)
+             on_timeout, auto_resume, base, is_private, host_mask, https_ports, mounts,
+             identity_tokens)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-             ?18, ?19, ?20)",
+             ?18, ?19, ?20, ?21)",
         )?
         .execute(params![
             order.id.as_str(),
@@ -59,6 +60,7 @@ fn insert_rows(
             order.ingress.host_mask.as_ref().map(HostMask::as_str),
             column::ports(&order.ingress.https_ports),
             mounts::encode(&order.mounts),
+            identity::encode(&order.identity),
         ])?;
     let mut metadata = connection
         .prepare_cached("INSERT INTO sandbox_metadata (sandbox, key, value) VALUES (?1, ?2, ?3)")?;

@@ -20,8 +20,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use skep_store::{Order, Standing, Store, Team};
 use skep_types::{
-    AccessToken, ExecutionId, HttpsPorts, Ingress, NodeId, OnTimeout, Resources, SandboxId,
-    SandboxRun, TeamId, TemplateId,
+    AccessToken, ExecutionId, HttpsPorts, IdentityTokens, Ingress, NodeId, OnTimeout, Resources,
+    SandboxId, SandboxRun, TeamId, TemplateId,
 };
 use tempfile::TempDir;
 
@@ -71,6 +71,7 @@ fn order_for(team: &TeamId) -> Order {
         on_timeout: OnTimeout::Kill,
         auto_resume: false,
         mounts: Vec::new(),
+        identity: IdentityTokens::from_record([("aws".to_owned(), "sts".to_owned())].into()),
         created_at: at(1_000),
     }
 }

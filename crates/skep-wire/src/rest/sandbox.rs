@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::{IdentityRequest, Network};
+
 /// `POST /sandboxes` and `POST /v2/sandboxes`.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -111,73 +113,6 @@ impl std::fmt::Debug for SandboxOptions {
 pub struct AutoResume {
     /// True if traffic wakes the sandbox.
     pub enabled: bool,
-}
-
-/// Rules for the network, as they are ordered.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Network {
-    /// True if the sandbox's own ports are open to everybody.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allow_public_traffic: Option<bool>,
-    /// Addresses and names that may be reached.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allow_out: Option<Vec<String>>,
-    /// Addresses that may not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deny_out: Option<Vec<String>>,
-    /// A proxy for everything that leaves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub egress_proxy: Option<serde_json::Value>,
-    /// The `Host` that the sandbox's own services see.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mask_request_host: Option<String>,
-    /// Headers to add to what leaves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rules: Option<BTreeMap<String, serde_json::Value>>,
-    /// Name servers that stay reachable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dns_servers: Option<Vec<String>>,
-    /// Ports of the sandbox that speak TLS.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub https_ports: Option<Vec<i64>>,
-}
-
-/// Body of `PUT /sandboxes/{id}/network`: the rules for what leaves, all of them. Other fields are
-/// ignored: clients send none.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NetworkUpdate {
-    /// Permits access to the internet.
-    #[serde(
-        default,
-        rename = "allow_internet_access",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub allow_internet_access: Option<bool>,
-    /// Addresses and names that may be reached.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allow_out: Option<Vec<String>>,
-    /// Addresses that may not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deny_out: Option<Vec<String>>,
-    /// A proxy for everything that leaves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub egress_proxy: Option<serde_json::Value>,
-    /// Headers to add to what leaves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rules: Option<BTreeMap<String, serde_json::Value>>,
-    /// Name servers that answer for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dns_servers: Option<Vec<String>>,
-}
-
-/// Identity tokens that the workload wants.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct IdentityRequest {
-    /// Settings of the tokens, by name.
-    #[serde(default)]
-    pub tokens: Option<BTreeMap<String, serde_json::Value>>,
 }
 
 /// A volume in a sandbox.

@@ -48,6 +48,15 @@ impl Agents for Well {
         std::future::ready(Ok(())).boxed()
     }
 
+    fn trust<'a>(
+        &'a self,
+        _address: IpAddr,
+        _control_token: &'a str,
+        _authority: &'a str,
+    ) -> BoxFuture<'a, Result<(), ConfigureError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
     fn start<'a>(
         &'a self,
         _address: IpAddr,
@@ -104,6 +113,7 @@ impl Server {
             layers: Arc::new(NoLayers),
             journal: Arc::new(ReportJournal(reports.clone())),
             agents: Arc::new(Well),
+            authority: None,
             spares: 0,
             admission: AdmissionPolicy::default(),
             pauses: PausePolicy {

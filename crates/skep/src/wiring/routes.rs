@@ -75,6 +75,7 @@ fn wake_error(error: ChangeError) -> WakeError {
         }
         ChangeError::BrokeOff
         | ChangeError::LostVolumes { .. }
+        | ChangeError::UnknownToken(_)
         | ChangeError::Node(
             TransitionError::Unsupported(_)
             | TransitionError::NoRoom(_)

@@ -266,6 +266,7 @@ async fn launch(
         env: image.env.iter().cloned().chain(variables).collect(),
         default_user: image.user.clone(),
         default_workdir: image.workdir.clone(),
+        authority: None,
         memory_mib: 0,
         secrets: Vec::new(),
     };

@@ -37,6 +37,7 @@ mod snapshots;
 mod templates;
 mod terminal;
 mod traces;
+mod trust;
 mod uninstall;
 mod volumes;
 mod witness;

@@ -170,6 +170,7 @@ async fn remember(path: &Path) {
             on_timeout: OnTimeout::Kill,
             auto_resume: false,
             mounts: Vec::new(),
+            identity: skep_types::IdentityTokens::default(),
             created_at: now - age,
         };
         let ending = Ending {

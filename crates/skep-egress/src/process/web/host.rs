@@ -28,7 +28,7 @@ pub(super) fn of<B>(request: &Request<B>, port: u16) -> Result<HostName, Refusal
 }
 
 /// The name in `host` or `host:port`, if that is the port.
-fn name(text: &str, port: u16) -> Result<HostName, Refusal> {
+pub(in super::super) fn name(text: &str, port: u16) -> Result<HostName, Refusal> {
     let host = match text.rsplit_once(':') {
         Some((host, given)) if given.parse() == Ok(port) => host,
         Some(_) => return Err(Refusal::NoName),

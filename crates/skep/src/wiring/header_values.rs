@@ -1,0 +1,39 @@
+//! Values that go into headers of requests, from the vault and the issuer of identity tokens.
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use skep_control::Control;
+use skep_egress::{FillError, HeaderValues};
+use skep_types::{HeaderTemplate, Redacted, SandboxId};
+
+/// Control, as egress proxies ask it at every request.
+pub(crate) struct ControlHeaderValues(pub(crate) Control);
+
+impl HeaderValues for ControlHeaderValues {
+    fn fill<'a>(
+        &'a self,
+        sandbox: &'a SandboxId,
+        template: &'a HeaderTemplate,
+    ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
+        async move {
+            let filled = self.0.fill_header(sandbox, template).await;
+            let filled = filled.map_err(|error| {
+                // The sandbox's owner hears it from the request that fails; a sandbox can cause it in
+                // a loop.
+                tracing::debug!(%sandbox, %error, "a header is not filled");
+                reason(&error)
+            })?;
+            Ok(Redacted::new(String::clone(&filled)))
+        }
+        .boxed()
+    }
+}
+
+fn reason(error: &skep_control::FillError) -> FillError {
+    use skep_control::FillError as Reason;
+    match error {
+        Reason::NoSecret(_) => FillError::UnknownSecret,
+        Reason::NoToken(_) => FillError::UnknownToken,
+        Reason::NoSandbox | Reason::TooLong | Reason::Unavailable => FillError::Unavailable,
+    }
+}
