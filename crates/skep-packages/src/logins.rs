@@ -91,7 +91,7 @@ impl Logins {
         }
     }
 
-    /// What npm sends to this registry.
+    /// Header that npm sends to this registry.
     pub(crate) fn of_npm(&self, url: &str) -> Option<Redacted<String>> {
         let mut place = url.split_once("://")?.1;
         // npm looks for the registry itself, then for every directory above it.
@@ -108,7 +108,7 @@ impl Logins {
         }
     }
 
-    /// What pip and apt send to this place: the longest entry wins.
+    /// Header that pip and apt send to this place: the longest entry wins.
     pub(crate) fn of_machine(&self, url: &str) -> Option<Redacted<String>> {
         let place = url.split_once("://")?.1;
         let is_for = |machine: &&Machine| {

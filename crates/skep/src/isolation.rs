@@ -60,6 +60,9 @@ pub(crate) async fn open(
         (true, Some(_)) => PageOut::ToMemory,
         (true, None) => PageOut::ToSwap,
     };
+    if config.mirror.enabled {
+        native.host.gateway_ports = vec![config.mirror.port];
+    }
     native.host.allowed_ranges = allowed_ranges(&config.network)?;
     let started = Native::start(native).await.map_err(start_error)?;
     // Not before: only now is it sure that no other server uses the directory.

@@ -5,6 +5,7 @@ mod front_door;
 mod isolation;
 mod mcp;
 mod metrics;
+mod mirror;
 mod serve;
 mod suggest;
 mod up;
