@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use skep_types::{Resources, Sharing, WhenStopped};
 
-use crate::{Admission, Builds, TraceHeaders};
+use crate::{Admission, Builds, Mirror, TraceHeaders};
 
 /// Name of the template that the code-interpreter SDKs ask for by default.
 const DEFAULT_INTERPRETER: &str = "code-interpreter-v1";
@@ -51,6 +51,8 @@ pub struct Config {
     pub builds: Builds,
     /// Destinations beyond the public internet that sandboxes reach, and their DNS resolvers.
     pub network: Network,
+    /// The mirror of package registries.
+    pub mirror: Mirror,
     /// Registries of images that the operator knows, and the host that is asked in place of each.
     #[serde(deserialize_with = "hosts")]
     pub registries: BTreeMap<String, String>,
@@ -363,6 +365,7 @@ impl Default for Config {
             records: Records::default(),
             builds: Builds::default(),
             network: Network::default(),
+            mirror: Mirror::default(),
             registries: BTreeMap::new(),
             registries_auth_file: None,
             security: Security::default(),

@@ -282,6 +282,16 @@ pub const ALL: &[EnvVar] = &[
         help: "hosts, with commas between, that webhooks may be at although their addresses are not public",
     },
     EnvVar {
+        name: "SKEP_MIRROR",
+        key: "mirror.enabled",
+        help: "`true` serves a caching mirror of PyPI, npm and Debian to sandboxes",
+    },
+    EnvVar {
+        name: "SKEP_MIRROR_OFFLINE",
+        key: "mirror.offline",
+        help: "`nothing`, `cached` or `everything`: what sandboxes get from the mirror that may not reach a registry themselves",
+    },
+    EnvVar {
         name: "SKEP_RECORD_DAYS",
         key: "records.days",
         help: "days for which an ended sandbox is remembered",

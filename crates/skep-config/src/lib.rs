@@ -7,6 +7,7 @@ mod builds;
 mod config;
 pub mod env_vars;
 mod load;
+mod mirror;
 mod trace_headers;
 
 pub use admission::Admission;
@@ -16,4 +17,5 @@ pub use config::{
     Webhooks,
 };
 pub use load::{ConfigError, DEFAULT_PATH};
+pub use mirror::{Mirror, Offline};
 pub use trace_headers::TraceHeaders;

@@ -38,6 +38,9 @@ pub struct HostConfig {
     pub allowed_ranges: Vec<Ipv4Net>,
     /// Upstream DNS resolvers for sandboxes, in the order in which they are tried.
     pub resolvers: Vec<SocketAddr>,
+    /// Ports at the gateway that every sandbox may connect to, beside the one for names. Whoever listens
+    /// there knows a sandbox by its address.
+    pub gateway_ports: Vec<u16>,
     /// The program of egress proxies; without it no host is reached by its name.
     pub egress_proxy: Option<ProxyCommand>,
     /// Means to look into requests. Filled when the server has all of them; until then requests
@@ -62,6 +65,7 @@ impl HostConfig {
             disk_reserve: None,
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
+            gateway_ports: Vec::new(),
             egress_proxy: None,
             inspection: Arc::default(),
             page_out: PageOut::default(),

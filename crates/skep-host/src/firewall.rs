@@ -42,6 +42,8 @@ const ANY_INTERFACE: &str = "skep*";
 /// Connections that one sandbox may have open at a time: the host's table of them is one
 /// for all, and full for all.
 const CONNECTIONS: u32 = 8192;
+/// Those of them to one service at the gateway.
+const GATEWAY_CONNECTIONS: u32 = 256;
 const DNS: u16 = crate::dns::PORT;
 
 /// Failure to install or remove the rules.
@@ -139,7 +141,7 @@ fn rules(naming: Naming, config: &HostConfig, bystanders: &Bystanders) -> Value 
     table.chains_by_interface(REDIRECTS);
     table.chains_by_interface(PROXIES);
     arriving(&mut table, naming, config);
-    redirecting(&mut table, naming);
+    redirecting(&mut table, naming, config);
     to_host(&mut table, naming, config);
     through_host(&mut table, naming, config);
     leaving(&mut table, naming);
@@ -176,13 +178,18 @@ fn arriving(table: &mut Table, naming: Naming, config: &HostConfig) {
 }
 
 /// To the egress proxy, where a sandbox has one.
-fn redirecting(table: &mut Table, naming: Naming) {
+fn redirecting(table: &mut Table, naming: Naming, config: &HostConfig) {
     // Before the place where others change destinations (-100): the first who does decides.
     table.base("redirecting", "nat", "prerouting", -101);
+    if !config.gateway_ports.is_empty() {
+        // An owner's rule may be about the same port, of a host of the world.
+        table.rule("redirecting", [to_gateway(naming), accept()]);
+    }
     table.rule("redirecting", [from_ours(naming), by_interface(REDIRECTS)]);
 }
 
-/// To the host itself: names, the sandbox's own egress proxy, and nothing else.
+/// To the host itself: names, what else is served at the gateway, the sandbox's own egress proxy, and
+/// nothing else.
 fn to_host(table: &mut Table, naming: Naming, config: &HostConfig) {
     // At -10, before the operator's own filters at 0. A drop is final; an accept is still judged
     // by theirs.
@@ -192,15 +199,21 @@ fn to_host(table: &mut Table, naming: Naming, config: &HostConfig) {
     // Answers of sandboxes on connections that the host began, as the proxy does.
     table.rule("to_machine", [known(), accept()]);
     for protocol in ["udp", "tcp"] {
-        let to_gateway = equal(payload("ip", "daddr"), json!(naming.gateway().to_string()));
         let question = equal(payload(protocol, "dport"), json!(DNS));
-        table.rule("to_machine", [to_gateway, question, accept()]);
+        table.rule("to_machine", [to_gateway(naming), question, accept()]);
+    }
+    for (number, port) in config.gateway_ports.iter().enumerate() {
+        let to_service = equal(payload("tcp", "dport"), json!(port));
+        let too_many = too_many_connections(&format!("gateway-{number}"), GATEWAY_CONNECTIONS);
+        let counted = [to_gateway(naming), to_service.clone(), too_many, refuse()];
+        table.rule("to_machine", counted);
+        table.rule("to_machine", [to_gateway(naming), to_service, accept()]);
     }
     // What was led to the sandbox's own proxy by its rules, and not who knows the proxy of another.
     let is_redirected = json!({"match": {
         "op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat",
     }});
-    let too_many = too_many_connections("redirected");
+    let too_many = too_many_connections("redirected", CONNECTIONS);
     let counted = [is_redirected.clone(), too_many, refuse()];
     table.rule("to_machine", counted);
     table.rule("to_machine", [is_redirected, by_interface(PROXIES)]);
@@ -230,7 +243,10 @@ fn through_host(table: &mut Table, naming: Naming, config: &HostConfig) {
     let has_no_internet = differ(meta("iifgroup"), json!({"set": [OPEN, RULED]}));
     table.rule("outward", [has_no_internet, goto("refused")]);
     // Counts new connections only, because packets of known ones were accepted above.
-    table.rule("outward", [too_many_connections("connections"), refuse()]);
+    table.rule(
+        "outward",
+        [too_many_connections("connections", CONNECTIONS), refuse()],
+    );
     // No owner opens what the platform denies; the operator does.
     let is_denied = equal(payload("ip", "daddr"), json!("@denied"));
     let is_no_exception = differ(payload("ip", "daddr"), json!("@allowed"));
@@ -318,6 +334,11 @@ fn interfaces(naming: Naming) -> String {
     format!("{}*", naming.interface_prefix())
 }
 
+/// Condition that a packet goes to the gateway's address.
+fn to_gateway(naming: Naming) -> Value {
+    equal(payload("ip", "daddr"), json!(naming.gateway().to_string()))
+}
+
 /// Leads to the chain that a map has for the interface that a packet came from.
 fn by_interface(map: &str) -> Value {
     json!({"vmap": {"key": meta("iifname"), "data": format!("@{map}")}})
@@ -332,10 +353,10 @@ fn strange_sender() -> Value {
 }
 
 /// The sender has more connections open than it may.
-fn too_many_connections(meter: &str) -> Value {
+fn too_many_connections(meter: &str, most: u32) -> Value {
     json!({"meter": {
         "name": meter,
         "key": payload("ip", "saddr"),
-        "stmt": {"ct count": {"val": CONNECTIONS, "inv": true}},
+        "stmt": {"ct count": {"val": most, "inv": true}},
     }})
 }

@@ -185,6 +185,14 @@ impl Leases {
         self.naming.gateway()
     }
 
+    /// Policy of the sandbox at an address, if there is one.
+    pub fn egress_at(&self, address: Ipv4Addr) -> Option<Egress> {
+        let holders = self.holders.lock();
+        let mut holders = holders.values();
+        let holder = holders.find(|holder| holder.slot.address() == address);
+        holder.map(|holder| holder.egress.clone())
+    }
+
     /// Acquires a lease, and opens what the first process of its sandbox is to be given. Blocks.
     ///
     /// # Errors
@@ -475,10 +483,7 @@ impl Leases {
 
 impl dns::Clients for Leases {
     fn egress(&self, address: Ipv4Addr) -> Option<Egress> {
-        let holders = self.holders.lock();
-        let mut holders = holders.values();
-        let holder = holders.find(|holder| holder.slot.address() == address);
-        holder.map(|holder| holder.egress.clone())
+        self.egress_at(address)
     }
 }
 

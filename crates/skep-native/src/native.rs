@@ -1,6 +1,7 @@
 //! The backend.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use skep_isolation::{
 };
 use skep_telemetry::{Chain, Gauge, Tasks};
 use skep_types::{
-    Capabilities, Capability, Checkpoint, HostCapacity, ImageKind, LoggedRequest, SandboxId,
-    TenantId, Unsupported,
+    Capabilities, Capability, Checkpoint, Egress, HostCapacity, ImageKind, LoggedRequest,
+    SandboxId, TenantId, Unsupported,
 };
 use tokio::sync::Semaphore;
 
@@ -102,6 +103,16 @@ impl Native {
         self.zygotes.end().await;
         self.tasks.finish().await;
         self.installation.stop().await;
+    }
+
+    /// Address of the gateway of sandboxes.
+    pub fn gateway(&self) -> Ipv4Addr {
+        self.leases().gateway()
+    }
+
+    /// Policy of the sandbox at an address, if there is one.
+    pub fn egress_at(&self, address: Ipv4Addr) -> Option<Egress> {
+        self.leases().egress_at(address)
     }
 
     /// Takes everything of this installation off the host: sandboxes, rules, interfaces,

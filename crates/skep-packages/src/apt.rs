@@ -35,8 +35,8 @@ pub struct AptSettings {
 /// The mirrors of a Debian host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mirror {
-    main: String,
-    security: Option<String>,
+    pub(crate) main: String,
+    pub(crate) security: Option<String>,
 }
 
 impl std::fmt::Debug for AptSettings {
@@ -72,6 +72,15 @@ impl AptSettings {
             mirror: Mirror::read(host)?,
             keyring: keyring.into_iter().find(|path| host.path(path).exists()),
         })
+    }
+
+    /// The same with another mirror, to which no proxy leads.
+    pub(crate) fn with_mirror(mut self, host: String, mirror: Mirror) -> Self {
+        self.lines
+            .push(format!("Acquire::http::Proxy::{host} \"DIRECT\";"));
+        self.mirror = Some(mirror);
+        self.keyring = None;
+        self
     }
 
     pub(crate) fn ca_info(&self) -> Option<&str> {

@@ -6,10 +6,15 @@
 
 mod apt;
 mod bundle;
+mod logins;
+mod mirror;
 mod npm;
 mod pip;
+mod registries;
 mod settings;
 mod uv;
 
 pub use apt::AptSettings;
+pub use mirror::MirrorPlace;
+pub use registries::{Registries, Registry};
 pub use settings::{BUILD_DIR, PackageSettings, PackageSettingsError};

@@ -8,7 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{AptSettings, bundle, npm, pip, uv};
+use crate::logins::Logins;
+use crate::{AptSettings, MirrorPlace, Registries, bundle, npm, pip, uv};
 
 /// The directory at which a template sees the settings while a step of its build runs.
 pub const BUILD_DIR: &str = "/run/skep";
@@ -53,6 +54,8 @@ pub struct PackageSettings {
     pip: BTreeMap<String, String>,
     npm: BTreeMap<String, String>,
     uv: uv::Indexes,
+    /// For registries, and never for a sandbox or a step of a build.
+    logins: Logins,
 }
 
 /// Inputs that describe the host: its files, its environment, apt's own dump.
@@ -109,6 +112,28 @@ impl PackageSettings {
         )
     }
 
+    /// The registries that this host's own clients use.
+    pub fn registries(&self) -> Registries {
+        Registries::of(&self.pip, &self.uv, &self.npm, &self.apt, &self.logins)
+    }
+
+    /// The same with a mirror in the place of every registry, and without what is only for those.
+    #[must_use]
+    pub fn through(self, mirror: &MirrorPlace) -> Self {
+        let no_proxy = mirror.without_proxy(&self.proxy);
+        let proxy = self.proxy.into_iter();
+        let proxy = proxy.filter(|(name, _)| !name.eq_ignore_ascii_case("no_proxy"));
+        Self {
+            bundle: self.bundle,
+            proxy: proxy.chain(no_proxy).collect(),
+            apt: self.apt.with_mirror(mirror.host(), mirror.apt()),
+            pip: mirror.pip(),
+            npm: mirror.npm(),
+            uv: uv::Indexes::only(&mirror.pypi()),
+            logins: Logins::default(),
+        }
+    }
+
     fn read(host: &Host<'_>) -> Result<Self, PackageSettingsError> {
         let mut pip = pip::read(host)?;
         let mut npm = npm::read(host)?;
@@ -120,7 +145,10 @@ impl PackageSettings {
             apt.ca_info().map(str::to_owned),
         ];
         let bundle = bundle::collect(host, own_bundles.into_iter().flatten())?;
-        Ok(Self::assemble(bundle, host.env, apt, pip, npm, uv))
+        Ok(Self {
+            logins: Logins::read(host)?,
+            ..Self::assemble(bundle, host.env, apt, pip, npm, uv)
+        })
     }
 
     fn assemble(
@@ -144,6 +172,7 @@ impl PackageSettings {
             pip,
             npm,
             uv,
+            logins: Logins::default(),
         }
     }
 

@@ -66,6 +66,24 @@ impl Indexes {
         Ok(Self(table))
     }
 
+    /// One index and no other.
+    pub(crate) fn only(url: &str) -> Self {
+        let index = ("index-url".to_owned(), Value::String(url.to_owned()));
+        Self(Table::from_iter([index]))
+    }
+
+    /// URL of the index that packages are taken from first.
+    pub(crate) fn main(&self) -> Option<&str> {
+        let indexes = self.0.get("index").and_then(Value::as_array);
+        let is_default = |index: &&Value| {
+            let default = index.get("default").and_then(Value::as_bool);
+            default.unwrap_or_default()
+        };
+        let default = indexes.into_iter().flatten().find(is_default);
+        let url = default.and_then(|index| index.get("url"));
+        url.or_else(|| self.0.get("index-url"))?.as_str()
+    }
+
     /// The settings as a file for uv. With certificates of the host, uv has to look at the
     /// system's instead of its own.
     pub(crate) fn render(&self, system_certificates: bool) -> String {

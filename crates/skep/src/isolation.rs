@@ -61,6 +61,9 @@ pub(crate) async fn open(
         (true, Some(_)) => PageOut::ToMemory,
         (true, None) => PageOut::ToSwap,
     };
+    if config.mirror.enabled {
+        native.host.gateway_ports = vec![config.mirror.port];
+    }
     native.host.allowed_ranges = allowed_ranges(&config.network)?;
     // What it takes comes later: those who know secrets need the sandboxes that are here.
     let inspection = Arc::clone(&native.host.inspection);

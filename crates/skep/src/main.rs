@@ -7,6 +7,7 @@ mod inspection;
 mod isolation;
 mod mcp;
 mod metrics;
+mod mirror;
 mod serve;
 mod suggest;
 mod up;

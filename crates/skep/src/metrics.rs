@@ -19,6 +19,7 @@ pub(crate) struct Metrics {
     pub(crate) zygotes: Arc<ZygoteCounts>,
     pub(crate) leftovers: Arc<Gauge>,
     pub(crate) volumes: Arc<LocalVolumes>,
+    pub(crate) mirror: Option<Arc<skep_mirror::Metrics>>,
     /// Set when the proxy is there, which is made last.
     pub(crate) proxy: OnceLock<Arc<skep_proxy::Metrics>>,
 }
@@ -42,6 +43,9 @@ impl ServerMetrics for Metrics {
             "Bytes of this host's disk that volumes take.",
             self.volumes.bytes(),
         );
+        if let Some(mirror) = &self.mirror {
+            mirror.expose(&mut text);
+        }
         if let Some(proxy) = self.proxy.get() {
             proxy.expose(&mut text);
         }

@@ -15,10 +15,12 @@ use skep_cli::CliError;
 use skep_control::{Control, Living, Parts, Reports, Retention, TeamLimits};
 use skep_http::Destinations;
 use skep_image::Catalog;
+use skep_mirror::Mirror;
 use skep_native::Native;
 use skep_node::{Node, NodeOptions, PausePolicy};
 use skep_oci::{Puller, Registries, UNPACK_LAYER, Unpacker};
 use skep_otlp::Exporter;
+use skep_packages::PackageSettings;
 use skep_proxy::{DemandTokens, Listener, Proxy, ProxyConfig};
 use skep_store::Store;
 use skep_telemetry::Chain;
@@ -39,6 +41,7 @@ use crate::inspection;
 use crate::isolation;
 use crate::mcp;
 use crate::metrics::Metrics;
+use crate::mirror;
 use crate::vault;
 use crate::wiring::{
     CatalogLayers, CatalogTemplates, HostVolumes, LocalNodes, NodeRoutes, RegistryImages,
@@ -140,6 +143,9 @@ pub(crate) async fn serve(
     // Builds are taken up again by the next server, and their sandboxes end with this one.
     parts.builds.shut_down().await;
     parts.node.shut_down(config.when_stopped).await;
+    if let Some(mirror) = parts.mirror {
+        mirror.finish().await;
+    }
     parts.isolation.stop().await;
     if let Some(traces) = traces {
         traces.finish().await;
@@ -201,6 +207,7 @@ struct Server {
     control: Control,
     builds: Engine,
     webhooks: Dispatcher,
+    mirror: Option<Mirror>,
     front: Proxy,
     listeners: Vec<Listener>,
     ready: Ready,
@@ -215,6 +222,8 @@ impl Server {
         let (isolation, inspection) = isolation::open(config, choices.ends, host_volumes).await?;
         let isolation = Arc::new(isolation);
         let (authority, certificate) = inspection::authority(config)?;
+        let mirror = mirror::start(config, &isolation).await?;
+        let packages = mirror::settings(config, &isolation)?.map(Arc::new);
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
         let reports = Reports::new(store.clone(), NodeId::local());
         let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
@@ -229,12 +238,20 @@ impl Server {
         let living = reports.living().await.map_err(CliError::failure)?;
         adopt(&node, &store, &living).await?;
         node.watch_host();
-        let (builds, uploads) = open_builds(config, &isolation, &node, &built)?;
+        let (builds, uploads) =
+            open_builds(config, &isolation, &node, &built, packages.as_deref())?;
+        let templates = CatalogTemplates::new(
+            (catalog, built),
+            &config.cache_dir,
+            packages,
+            config.limits.clone(),
+            config.pool.clone(),
+        );
         let control = open_control(
             config,
             &store,
             &node,
-            (catalog, built),
+            templates,
             living,
             (builds.clone(), uploads),
             Arc::clone(&volumes),
@@ -262,6 +279,7 @@ impl Server {
             zygotes: isolation.zygotes(),
             leftovers: isolation.leftovers(),
             volumes,
+            mirror: mirror.as_ref().map(Mirror::metrics),
             proxy: OnceLock::new(),
         });
         identity::issue(config, &control, &door.url(address))?;
@@ -303,6 +321,7 @@ impl Server {
             control,
             builds,
             webhooks,
+            mirror,
             front,
             listeners: [Some(listener), own_listener]
                 .into_iter()
@@ -376,6 +395,7 @@ fn open_builds(
     isolation: &Arc<Native>,
     node: &Node,
     built: &Arc<Catalog>,
+    packages: Option<&PackageSettings>,
 ) -> Result<(Engine, Uploads), CliError> {
     let uploads = Uploads::new(config.data_dir.join("uploads"));
     if let Err(error) = uploads.clear_incoming() {
@@ -391,7 +411,7 @@ fn open_builds(
         }),
         archives: Arc::new(uploads.clone()),
         images: Arc::new(RegistryImages(puller(config, built)?)),
-        host_settings: settings_for_images(config)?,
+        host_settings: settings_for_images(packages),
         scratch: config.data_dir.clone(),
         limits: build_limits(config.builds),
     });
@@ -458,20 +478,19 @@ fn demand_tokens(security: &config::Security, listening: IpAddr) -> DemandTokens
     }
 }
 
-/// Settings of this host for images of registries, if sandboxes have them.
-fn settings_for_images(config: &Config) -> Result<HostSettings, CliError> {
-    if !config.share_host_package_settings {
-        return Ok(HostSettings::default());
-    }
-    let host = crate::host_settings()?;
+/// Package settings for images of registries, if sandboxes have some.
+fn settings_for_images(packages: Option<&PackageSettings>) -> HostSettings {
+    let Some(packages) = packages else {
+        return HostSettings::default();
+    };
     // Nothing of an image is looked at, since its paths may lead anywhere.
-    let files = host.files_for_sandbox(|_| None).into_iter();
-    Ok(HostSettings {
+    let files = packages.files_for_sandbox(|_| None).into_iter();
+    HostSettings {
         files: files
             .map(|(path, content)| (path.to_owned(), content))
             .collect(),
-        environment: host.env_for_sandbox(),
-    })
+        environment: packages.env_for_sandbox(),
+    }
 }
 
 /// Whoever fetches images, with the registries that the operator has named. Of the operator's
@@ -499,29 +518,18 @@ async fn open_control(
     config: &Config,
     store: &Store,
     node: &Node,
-    catalogs: (Arc<Catalog>, Arc<Catalog>),
+    templates: CatalogTemplates,
     living: Living,
     (builds, uploads): (Engine, Uploads),
     volumes: Arc<LocalVolumes>,
 ) -> Result<Control, CliError> {
-    let host = if config.share_host_package_settings {
-        Some(Arc::new(crate::host_settings()?))
-    } else {
-        None
-    };
     if let Err(error) = skep_install::register(&config.cache_dir, &config.data_dir) {
         tracing::warn!(%error, "cannot note who uses the template cache; it will never be removed");
     }
     Control::open(Parts {
         store: store.clone(),
         nodes: Arc::new(LocalNodes(node.clone())),
-        templates: Arc::new(CatalogTemplates::new(
-            catalogs,
-            &config.cache_dir,
-            host,
-            config.limits.clone(),
-            config.pool.clone(),
-        )),
+        templates: Arc::new(templates),
         builds: Arc::new(builds),
         uploads: Arc::new(uploads),
         volumes,

@@ -67,6 +67,7 @@ const TABLE: &[Entry] = &[
     entry("skep-api", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-proxy", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-otlp", Row::Edge, Place::Server, NODE_INTERNALS),
+    entry("skep-mirror", Row::Edge, Place::Server, NODE_INTERNALS),
     // It fills ports of the node, the backend and builds, and so knows all three.
     entry(
         "skep-agents",

@@ -238,3 +238,87 @@ fn settings_that_cannot_be_understood_are_named() {
         "{damaged:?}"
     );
 }
+
+#[test]
+fn the_registries_of_the_host_come_with_its_logins_and_no_sandbox_sees_those() {
+    let files = [
+        RELEASE,
+        (
+            "etc/pip.conf",
+            "[global]\nindex-url = https://me:word@index.test/simple/\nextra-index-url = https://other.test/\n",
+        ),
+        (
+            "home/me/.npmrc",
+            "registry=https://npm.test/\n//npm.test/:_authToken=token\n",
+        ),
+        (
+            "etc/apt/sources.list",
+            "deb http://mirror.test/debian bookworm main\n",
+        ),
+        (
+            "etc/apt/auth.conf.d/a.conf",
+            "machine mirror.test login me password word\n",
+        ),
+    ];
+    let env = [
+        ("HOME", "/home/me"),
+        ("http_proxy", "http://proxy.test"),
+        ("no_proxy", "x.test"),
+    ];
+    let settings = settings(&files, &env, "");
+    let registries = settings.registries();
+    let shown = |registry: &crate::Registry| {
+        let login = registry.authorization.as_ref();
+        let login = login.map(|login| login.reveal().clone());
+        (registry.url.clone(), login)
+    };
+    let basic = || Some("Basic bWU6d29yZA==".to_owned());
+    assert_eq!(
+        shown(&registries.pypi),
+        ("https://index.test/simple/".to_owned(), basic())
+    );
+    assert_eq!(
+        shown(&registries.npm),
+        (
+            "https://npm.test/".to_owned(),
+            Some("Bearer token".to_owned())
+        )
+    );
+    assert_eq!(
+        shown(&registries.debian),
+        ("http://mirror.test/debian".to_owned(), basic())
+    );
+    let place = MirrorPlace::new("198.18.0.1:8081".parse().unwrap());
+    let mirrored = settings.through(&place);
+    let sources = |path: &str| {
+        let is_it = path == "/etc/apt/sources.list";
+        is_it.then(|| "deb http://any.test/debian bookworm main\ndeb http://any.test/s bookworm-security main\n".to_owned())
+    };
+    let files = mirrored.files_for_sandbox(sources);
+    let all: String = files.iter().map(|(_, text)| text.as_str()).collect();
+    for wrong in [
+        "word",
+        "token",
+        "index.test",
+        "other.test",
+        "npm.test",
+        "mirror.test",
+        "any.test",
+    ] {
+        assert!(!all.contains(wrong), "{wrong}: {all}");
+    }
+    for expected in [
+        "index-url = http://198.18.0.1:8081/pypi/simple/\n",
+        "trusted-host = 198.18.0.1:8081\n",
+        "index-url = \"http://198.18.0.1:8081/pypi/simple/\"\n",
+        "registry=http://198.18.0.1:8081/npm/\n",
+        "deb http://198.18.0.1:8081/debian bookworm main\n",
+        "deb http://198.18.0.1:8081/debian-security bookworm-security main\n",
+        "Acquire::http::Proxy::198.18.0.1 \"DIRECT\";\n",
+    ] {
+        assert!(all.contains(expected), "{expected}: {all}");
+    }
+    let exception = ("no_proxy".to_owned(), "x.test,198.18.0.1".to_owned());
+    assert!(mirrored.env_for_sandbox().contains(&exception));
+    assert!(!format!("{registries:?}").contains("d29yZA"));
+}

@@ -22,6 +22,9 @@ swaps directories for links while the server opens them, writes more than fits i
 `conformance/mcp`): the session of another key, sandboxes and files of another team by every argument and URI, paths that lead out of a sandbox, the gateway's token of a neighbour. Each has its control beside it: the plain
 call is led astray, the owner is let in.
 
+Packages (`skep-mirror`, tests `abuse`): a registry that sends another file than its index promises, breaks off, names or redirects to hosts of the server's network, or never ends; a sandbox that asks the mirror for paths, for
+hosts, with a forged `Host`, and with more connections than it may have; and a fetch that is abandoned. Each has its control beside it: the right file is passed on, a redirect to the registry itself is followed, a name is found.
+
 Bombs (`bombs::`), queues (`queues::`) and clean-ups, which are no rows here, run in launched sandboxes; with `SKEP_ATTACKS_RESTORED=true` every sandbox of the
 suite is restored before it is used.
 

@@ -26,6 +26,7 @@ mod logs;
 mod machine;
 mod mcp;
 mod metrics;
+mod packages;
 mod private;
 mod repl;
 mod restarts;
