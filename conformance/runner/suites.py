@@ -111,6 +111,17 @@ class JavaScript(TwoGenerations):
         return {"CONFORMANCE_NODE_MODULES": str(self.modules)}
 
 
+class SkepJavaScript(Ours, JavaScript):
+    name = "skep js"
+
+    def install(self):
+        official = environments.node(f"js-{self.generation}", self.folder / self.generation)
+        self.modules = environments.with_our_package(official)
+
+    def variables(self):
+        return {**super().variables(), "CONFORMANCE_PACKAGE": "skep"}
+
+
 class CommandLine(TwoGenerations):
     name = "cli"
     folder = HERE / "cli"
@@ -173,7 +184,7 @@ class ModelContext(TwoGenerations):
 SUITES = {
     "python": of_generations(PythonSync, PythonAsync),
     "js": of_generations(JavaScript),
-    "skep": of_generations(SkepPythonSync, SkepPythonAsync),
+    "skep": of_generations(SkepPythonSync, SkepPythonAsync, SkepJavaScript),
     "cli": of_generations(CommandLine),
     "generations": of_all(generations),
     "frameworks": of_all(frameworks),
