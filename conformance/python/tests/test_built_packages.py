@@ -25,7 +25,7 @@ EXAMPLES = {
 def run(command, folder, variables=None):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        command, cwd=folder, env={**environment, **(variables or {})}, capture_output=True, text=True, timeout=400
+        command, cwd=folder, env={**environment, **(variables or {})}, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
     return done.stdout
