@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import http from 'node:http'
 import { createRequire } from 'node:module'
-import { mkdtempSync, readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -236,7 +236,9 @@ if (isOurs) {
         }
         for (const name of ['E2B_API_URL', 'E2B_SANDBOX_URL', 'E2B_API_KEY']) delete process.env[name]
         // Nobody listens there, so one is started.
-        const own = { SKEP_LISTEN: '127.0.0.1:1', SKEP_EXECUTABLE: executable, SKEP_CACHE_DIR: before.CONFORMANCE_CACHE }
+        const folder = mkdtempSync(join(tmpdir(), 'executable-'))
+        symlinkSync(executable, join(folder, 'skep'))
+        const own = { SKEP_LISTEN: '127.0.0.1:1', PATH: `${folder}:${before.PATH}`, SKEP_CACHE_DIR: before.CONFORMANCE_CACHE }
         Object.assign(process.env, own)
         const made = await Sandbox.local(TEMPLATE, { timeoutMs: 60_000 })
         const server = await interpreter.localServer()
@@ -245,7 +247,7 @@ if (isOurs) {
         await server.stop()
         await failure(made.runCode('1'))
       } finally {
-        for (const name of ['SKEP_LISTEN', 'SKEP_EXECUTABLE', 'SKEP_CACHE_DIR']) delete process.env[name]
+        for (const name of ['SKEP_LISTEN', 'SKEP_CACHE_DIR']) delete process.env[name]
         Object.assign(process.env, before)
       }
     })

@@ -278,7 +278,7 @@ async def test_what_another_server_did_not_say_raises_and_is_not_empty():
 
 @feature("skep.local")
 @pytest.mark.deadline(180)
-async def test_a_server_of_this_host_is_found_or_started(sdk, own, monkeypatch):
+async def test_a_server_of_this_host_is_found_or_started(sdk, own, monkeypatch, tmp_path):
     executable = os.environ.get("CONFORMANCE_EXECUTABLE")
     if executable is None or os.geteuid() != 0:
         pytest.skip("starting a server needs its executable and root")
@@ -290,7 +290,8 @@ async def test_a_server_of_this_host_is_found_or_started(sdk, own, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     # Nobody listens there, so one is started.
     monkeypatch.setenv("SKEP_LISTEN", "127.0.0.1:1")
-    monkeypatch.setenv("SKEP_EXECUTABLE", executable)
+    (tmp_path / "skep").symlink_to(executable)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SKEP_CACHE_DIR", os.environ["CONFORMANCE_CACHE"])
     made = await sdk.call(own.local, "code-interpreter-slim", timeout=60)
     server = skep.local_server()

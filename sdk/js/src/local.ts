@@ -166,7 +166,7 @@ async function start(url: string, template: string | undefined): Promise<LocalSe
       `no server runs at ${url}, and starting one needs root: \`sudo skep up\` starts one, or run this with \`sudo\``,
     )
   }
-  const executable = process.env.SKEP_EXECUTABLE || 'skep'
+  const executable = 'skep'
   const directory = await mkdtemp(`${tmpdir()}/skep-run-`)
   try {
     if (template === undefined) await build(executable, directory)

@@ -174,7 +174,7 @@ def _address(digits: str) -> str:
 
 
 def _start(url: str, template: Optional[str]) -> LocalServer:
-    executable = os.environ.get("SKEP_EXECUTABLE") or shutil.which("skep")
+    executable = shutil.which("skep")
     if executable is None:
         raise LocalServerError(
             f"no server runs at {url}, and there is no executable `skep` to start one with: install it, or set SKEP_SERVER to a server"
