@@ -39,7 +39,7 @@ install: ## install what `make build` built, below PREFIX (/usr/local)
 
 .PHONY: dist
 dist: PROFILE = dist
-dist: build ## make a tarball and a .deb, for machines without Rust
+dist: build ## make a tarball and a .deb, for machines without Rust, and packages of the SDKs
 	@scripts/make-dist $(EXECUTABLE) $(TARGET)/dist
 
 .PHONY: test

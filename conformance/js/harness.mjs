@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto'
 import { appendFileSync, readFileSync } from 'node:fs'
 import { after, describe, test } from 'node:test'
 
-import { Sandbox, byGeneration, isYear, version } from './sdk.mjs'
+import { Sandbox, byGeneration, isOurs, isYear, version } from './sdk.mjs'
 
 const USUAL_DEADLINE = 60_000
 const groups = JSON.parse(readFileSync(new URL('../features.json', import.meta.url)))
@@ -60,7 +60,7 @@ function record(feature, sentence, outcome, seconds, detail) {
   const target = process.env.CONFORMANCE_RESULTS
   if (!target) return
   const line = {
-    sdk: 'js',
+    sdk: isOurs ? 'skep js' : 'js',
     version,
     generation: isYear ? 'year' : 'new',
     mode: process.env.CONFORMANCE_MODE ?? 'url',

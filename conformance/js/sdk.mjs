@@ -1,5 +1,5 @@
 // The SDK under test. It is imported from the folder the runner installed it to, so that the same
-// cases drive both generations.
+// cases drive both generations, and our own package, which extends one of them.
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,8 +9,12 @@ const modules = process.env.CONFORMANCE_NODE_MODULES
 const folder = join(modules, 'e2b')
 
 export const e2b = await import(pathToFileURL(join(folder, 'dist/index.mjs')))
-export const interpreter = await import(pathToFileURL(join(modules, '@e2b/code-interpreter/dist/index.mjs')))
-export const { Sandbox } = e2b
+export const isOurs = process.env.CONFORMANCE_PACKAGE === 'skep'
+const entry = isOurs ? '@skep/sdk/dist/esm/index.js' : '@e2b/code-interpreter/dist/index.mjs'
+export const interpreter = await import(pathToFileURL(join(modules, entry)))
+// The cases of the SDK without an interpreter expect its template.
+const Ours = isOurs && class Sandbox extends interpreter.Sandbox { static defaultTemplate = 'base' }
+export const Sandbox = Ours || e2b.Sandbox
 export const version = JSON.parse(readFileSync(join(folder, 'package.json'))).version
 export const isYear = version === '2.7.0'
 

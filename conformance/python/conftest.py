@@ -12,6 +12,7 @@ import results
 from flavour import FLAVOURS
 from generation import NEW, VERSION, YEAR
 from interpreters import AWKWARD, HAS_WHOLE, LANGUAGE, Interpreter
+from package import OURS
 
 USUAL_DEADLINE = 60
 # The runner gives each SDK a process of its own; by hand both run.
@@ -35,6 +36,8 @@ def pytest_collection_modifyitems(config, items):
             continue
         if item.get_closest_marker("whole") and not HAS_WHOLE:
             continue
+        if item.get_closest_marker("ours") and not OURS:
+            continue
         if absent(item):
             results.record_case(item, "absent", 0, "", **column(item))
         else:
@@ -48,7 +51,7 @@ def flavour_of(item):
 
 def is_first(item):
     """Whether this is the one combination in which cases run that say nothing about an SDK."""
-    return flavour_of(item) == "sync" and NEW and results.MODE == "url"
+    return flavour_of(item) == "sync" and NEW and results.MODE == "url" and not OURS
 
 
 def absent(item):
@@ -80,7 +83,7 @@ def pytest_runtest_makereport(item, call):
 
 def column(item):
     """The column of the matrix that a case belongs to."""
-    return {"sdk": f"python {flavour_of(item)}", "version": VERSION, "generation": "new" if NEW else "year"}
+    return {"sdk": f"{'skep ' if OURS else ''}python {flavour_of(item)}", "version": VERSION, "generation": "new" if NEW else "year"}
 
 
 _loop = asyncio.new_event_loop()

@@ -9,7 +9,7 @@ import inspect
 import threading
 import time
 
-import e2b
+from package import SANDBOXES
 
 
 async def in_thread(function, *arguments, **options):
@@ -87,7 +87,7 @@ class Flavour:
 
 class Sync(Flavour):
     name = "sync"
-    Sandbox = e2b.Sandbox
+    Sandbox = SANDBOXES["sync"]
 
     async def call(self, function, *arguments, **options):
         return await in_thread(function, *arguments, **options)
@@ -121,7 +121,7 @@ class Sync(Flavour):
 
     async def scoped(self, body, **options):
         def work():
-            with e2b.Sandbox.create(**options) as sandbox:
+            with self.Sandbox.create(**options) as sandbox:
                 return sandbox, body(sandbox)
 
         return await in_thread(work)
@@ -132,7 +132,7 @@ class Sync(Flavour):
 
 class Async(Flavour):
     name = "async"
-    Sandbox = e2b.AsyncSandbox
+    Sandbox = SANDBOXES["async"]
 
     async def call(self, function, *arguments, **options):
         value = function(*arguments, **options)
@@ -173,7 +173,7 @@ class Async(Flavour):
         return [chunk async for chunk in stream]
 
     async def scoped(self, body, **options):
-        async with await e2b.AsyncSandbox.create(**options) as sandbox:
+        async with await self.Sandbox.create(**options) as sandbox:
             return sandbox, await body(sandbox)
 
     def iterable(self, chunks):

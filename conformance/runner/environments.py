@@ -75,6 +75,32 @@ def node(name, package):
     return folder / "node_modules"
 
 
+def with_our_package(official):
+    """The packages of `official`, and ours compiled beside them; returns the `node_modules` of both."""
+    source = ROOT / "sdk" / "js"
+    sources = [source / file for file in ("package.json", "package-lock.json", "tsconfig.json", "build.mjs")]
+    compiler = node("sdk-js", source)
+    with prepared(f"skep-{official.parent.name}", [*sources, *sorted((source / "src").glob("*.ts"))]) as (folder, is_new):
+        modules = folder / "node_modules"
+        if is_new:
+            # Not below `node_modules`, where the compiler takes sources for somebody else's.
+            package = folder / "package"
+            package.mkdir()
+            for file in sources:
+                shutil.copy(file, package)
+            shutil.copytree(source / "src", package / "src")
+            # It finds its compiler there, and the types that it extends; what it runs with lies beside it.
+            (package / "node_modules").symlink_to(compiler)
+            command(["node", "build.mjs"], folder=package)
+            (package / "node_modules").unlink()
+            (modules / "@skep").mkdir(parents=True)
+            package.rename(modules / "@skep" / "sdk")
+            for neighbour in official.iterdir():
+                if not neighbour.name.startswith("."):
+                    (modules / neighbour.name).symlink_to(neighbour)
+    return modules
+
+
 @contextlib.contextmanager
 def prepared(name, inputs):
     """A folder that is either complete or new and empty; it counts as complete only after the body."""

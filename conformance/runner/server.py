@@ -62,7 +62,7 @@ def running(mode, executable):
             with contextlib.ExitStack() as stack:
                 prefix = stack.enter_context(names.resolved_by(ready["dns"], folder)) if mode == "domain" else []
                 # The folder is for the cases that look for what must not be in it.
-                yield Target({**clients(mode, ready), **told, "CONFORMANCE_SERVER": folder, "CONFORMANCE_EXECUTABLE": str(executable)}, prefix)
+                yield Target({**clients(mode, ready), **told, "CONFORMANCE_SERVER": folder, "CONFORMANCE_EXECUTABLE": str(executable), "CONFORMANCE_CACHE": str(CACHE)}, prefix)
                 end_sandboxes(ready)
         finally:
             stop(process, log)

@@ -3,8 +3,10 @@
 from . import environments, frameworks, generations
 from .suite import HERE, Suite
 
-SDKS = ("python", "js", "cli", "generations", "frameworks", "notebooks", "mcp")
+SDKS = ("python", "js", "skep", "cli", "generations", "frameworks", "notebooks", "mcp")
 GENERATIONS = ("new", "year")
+# What makes the cases for Python use our package, as it lies in this tree.
+OUR_PYTHON = {"CONFORMANCE_PACKAGE": "skep", "PYTHONPATH": str(HERE.parent / "sdk" / "python" / "src")}
 # The template with every language.
 LANGUAGES = "code-interpreter-languages"
 
@@ -68,6 +70,31 @@ class PythonAsync(Python):
     name, flavour = "python async", "async"
 
 
+class Ours:
+    """The same cases with our own package, which extends the one of that generation.
+
+    Each generation runs in one mode: what differs by mode is the official package's, which has both.
+    """
+
+    @property
+    def modes(self):
+        return ("url",) if self.generation == "new" else ("domain",)
+
+
+class SkepPythonSync(Ours, PythonSync):
+    name = "skep python sync"
+
+    def variables(self):
+        return {**super().variables(), **OUR_PYTHON}
+
+
+class SkepPythonAsync(Ours, PythonAsync):
+    name = "skep python async"
+
+    def variables(self):
+        return {**super().variables(), **OUR_PYTHON}
+
+
 class JavaScript(TwoGenerations):
     name = "js"
     folder = HERE / "js"
@@ -82,6 +109,17 @@ class JavaScript(TwoGenerations):
 
     def variables(self):
         return {"CONFORMANCE_NODE_MODULES": str(self.modules)}
+
+
+class SkepJavaScript(Ours, JavaScript):
+    name = "skep js"
+
+    def install(self):
+        official = environments.node(f"js-{self.generation}", self.folder / self.generation)
+        self.modules = environments.with_our_package(official)
+
+    def variables(self):
+        return {**super().variables(), "CONFORMANCE_PACKAGE": "skep"}
 
 
 class CommandLine(TwoGenerations):
@@ -146,6 +184,7 @@ class ModelContext(TwoGenerations):
 SUITES = {
     "python": of_generations(PythonSync, PythonAsync),
     "js": of_generations(JavaScript),
+    "skep": of_generations(SkepPythonSync, SkepPythonAsync, SkepJavaScript),
     "cli": of_generations(CommandLine),
     "generations": of_all(generations),
     "frameworks": of_all(frameworks),

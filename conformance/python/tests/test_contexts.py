@@ -7,7 +7,8 @@ import pytest
 
 from flavour import failure
 from generation import NEW, expect_error
-from interpreters import CLASSES, REACHABLE, TEMPLATE, Interpreter
+from interpreters import REACHABLE, TEMPLATE, Interpreter
+from package import INTERPRETERS
 
 feature = pytest.mark.feature
 
@@ -17,7 +18,7 @@ FOREVER = "import time\nwhile True: time.sleep(0.1)"
 @feature("interpreter.default")
 @pytest.mark.skipif(not REACHABLE, reason="this SDK reaches interpreters by name alone")
 async def test_the_sdk_starts_an_interpreter_when_nobody_names_a_template(sdk):
-    sandbox = await sdk.call(CLASSES[sdk.name].create)
+    sandbox = await sdk.call(INTERPRETERS[sdk.name].create)
     try:
         assert (await sdk.call(sandbox.run_code, "import getpass; getpass.getuser()")).text == "user"
     finally:
@@ -27,7 +28,7 @@ async def test_the_sdk_starts_an_interpreter_when_nobody_names_a_template(sdk):
 @feature("interpreter.default")
 async def test_a_sandbox_is_found_again_with_its_variables(sdk, interpreter):
     await interpreter.run("remembered = 7")
-    again = Interpreter(sdk, await sdk.call(CLASSES[sdk.name].connect, interpreter.sandbox.sandbox_id))
+    again = Interpreter(sdk, await sdk.call(INTERPRETERS[sdk.name].connect, interpreter.sandbox.sandbox_id))
     assert (await again.run("remembered")).text == "7"
 
 
