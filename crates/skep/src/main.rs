@@ -1,6 +1,7 @@
 //! The `skep` executable: server and command line, with the agent and the launcher inside.
 
 mod args;
+mod console;
 mod front_door;
 mod isolation;
 mod mcp;
@@ -115,7 +116,8 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Template(_)
         | Command::Secret(_)
         | Command::Webhook(_)
-        | Command::Events(_) => {
+        | Command::Events(_)
+        | Command::Console(_) => {
             let config = config()?;
             return client(invocation(None, &config), cli.command, cli.json);
         }
@@ -212,6 +214,7 @@ fn client(invocation: Invocation<'_>, command: Command, json: bool) -> Result<Ex
             Command::Secret(command) => command.run(server).await,
             Command::Webhook(command) => command.run(server).await,
             Command::Events(arguments) => arguments.run(server).await,
+            Command::Console(arguments) => arguments.run(server).await,
             Command::Up(_)
             | Command::Serve(_)
             | Command::Run { .. }
