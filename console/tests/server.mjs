@@ -39,7 +39,7 @@ export async function startServer(data, port = 0) {
   server.stop = async () => {
     for (const sandbox of await server.call("GET", "/v2/sandboxes?state=running,paused")) await server.call("DELETE", `/sandboxes/${sandbox.sandboxID}`).catch(() => undefined);
     await server.halt();
-    await rm(folder, { recursive: true, force: true });
+    for (const left of [folder, `${folder}-ca`, `${folder}.vault-key`]) await rm(left, { recursive: true, force: true });
   };
   return server;
 }
