@@ -2,6 +2,7 @@
 
 mod cgroup2;
 mod ci;
+mod console;
 mod environment;
 mod fuzz;
 mod tidy;
@@ -21,6 +22,8 @@ enum Command {
     Ci(ci::Options),
     /// Run Skep on hosts with cgroup v2, in emulated machines.
     Cgroup2(cgroup2::Options),
+    /// Check, test and build the web console, and compare it with what is committed.
+    Console(console::Options),
     /// Fuzz everything that reads untrusted input.
     Fuzz(fuzz::Options),
     /// Write the pages that are generated from code.
@@ -37,6 +40,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Tidy => tidy::run(&root),
         Command::Ci(options) => ci::run(&root, &options),
         Command::Cgroup2(options) => cgroup2::run(&root, &options),
+        Command::Console(options) => console::run(&root, &options),
         Command::Fuzz(options) => fuzz::run(&root, &options),
         Command::Docs { check } => environment::write_page(&root, check),
     }

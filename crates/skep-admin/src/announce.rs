@@ -14,6 +14,8 @@ use crate::surroundings::{self, NAMES_PACKAGE};
 pub struct Ready {
     /// The URL of the API and, by headers, of every sandbox.
     pub url: String,
+    /// A link that opens the web console once.
+    pub console: String,
     /// The domain under which sandboxes have host names, with the port if it is not the usual.
     pub domain: String,
     /// The local operator's key.
@@ -139,6 +141,10 @@ pub fn tell_person(ready: &Ready, next: &NextSteps) -> Result<(), CliError> {
     print_note(&format!(
         "\nserving on {} — Ctrl-C stops it; sandboxes live on\n",
         ready.url
+    ));
+    print_note(&format!(
+        "console, once within 15 minutes (`skep console` prints another link):\n{}\n",
+        ready.console
     ));
     for line in exports(ready) {
         print_line(&line)?;
@@ -268,6 +274,7 @@ mod tests {
     fn ready() -> Ready {
         Ready {
             url: "http://127.0.0.1:3000".to_owned(),
+            console: "http://127.0.0.1:3000/console/#ticket=x".to_owned(),
             domain: "skep.localhost:3000".to_owned(),
             api_key: "e2b_0".to_owned(),
             trust: Some(TrustFiles {

@@ -15,6 +15,9 @@ use skep_wire::headers::{API_KEY, TRACE_PARENT};
 use crate::error::{ApiError, MissingSandbox};
 use crate::router::{Access, Edge};
 
+/// Prefix of a key that is offered as a protocol.
+const SOCKET_KEY_PREFIX: &str = "skep.key.";
+
 /// A caller that was let in. The first argument of every handler that looks at anything, so
 /// that nobody learns what exists before it is known who they are.
 #[derive(Debug)]
@@ -98,6 +101,17 @@ impl FromRequestParts<Edge> for Authorized {
     }
 }
 
+/// The key among the protocols that the page of a WebSocket offers: browsers let pages choose no
+/// other header of these.
+fn socket_key(headers: &HeaderMap) -> Option<String> {
+    let offered = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    offered
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .find_map(|protocol| protocol.trim().strip_prefix(SOCKET_KEY_PREFIX))
+        .map(str::to_owned)
+}
+
 /// `X-API-Key`, or else a key in `Authorization`. Old command-line clients send a token of
 /// their own beside a valid key, so the latter is looked at only when there is no other.
 fn shown_key(headers: &HeaderMap) -> Result<ApiKey, ApiError> {
@@ -112,6 +126,7 @@ fn shown_key(headers: &HeaderMap) -> Result<ApiKey, ApiError> {
     };
     let shown = api_key
         .or_else(bearer)
+        .or_else(|| socket_key(headers))
         .ok_or_else(|| ApiError::unauthorized("authorization header is missing"))?;
     shown
         .parse()

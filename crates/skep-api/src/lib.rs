@@ -19,8 +19,10 @@ mod render_version;
 mod router;
 mod routes;
 mod sandbox_path;
+mod tickets;
 
 pub use beside::LetInCaller;
 pub use error::{ApiError, Retry};
 pub use router::{Access, Options, Problem, ServerMetrics, router};
 pub use routes::events::event_body;
+pub use tickets::{Tickets, TooManyTickets};

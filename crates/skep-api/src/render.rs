@@ -325,5 +325,6 @@ pub(crate) fn api_key(key: &Key) -> rest::ApiKey {
         },
         created_at: key.created_at,
         last_used: key.last_used,
+        expires_at: key.expires_at,
     }
 }

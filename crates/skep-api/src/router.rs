@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::header::CACHE_CONTROL;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, VARY};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, delete, get, patch, post, put};
 use futures_util::FutureExt;
 use skep_control::{Control, Full, Quota, QuotaGuard};
@@ -21,7 +21,11 @@ use tracing::{Instrument as _, Span, debug_span};
 
 use crate::authorized::recognised;
 use crate::error::{ApiError, Retry};
+use crate::tickets::Tickets;
 use crate::{beside, cors, local_only, routes};
+
+/// Path of the console.
+const CONSOLE: &str = "/console/";
 
 /// The largest request body.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
@@ -43,6 +47,10 @@ pub struct Options {
     /// Routes of others, whose callers are let in as those of the API are; they find them as
     /// [`LetInCaller`](crate::LetInCaller) among the extensions of a request.
     pub beside: Router,
+    /// Pages for browsers, below `/console`, which anybody may read.
+    pub pages: Router,
+    /// Tickets with which the console is opened.
+    pub tickets: Tickets,
     /// Destinations that webhooks may have.
     pub webhook_destinations: Destinations,
     /// The server's metrics.
@@ -107,6 +115,10 @@ impl Edge {
         &self.streams
     }
 
+    pub(crate) fn tickets(&self) -> &Tickets {
+        &self.options.tickets
+    }
+
     pub(crate) fn webhook_destinations(&self) -> &Destinations {
         &self.options.webhook_destinations
     }
@@ -133,6 +145,7 @@ impl Edge {
 /// splits one.
 pub fn router(mut options: Options) -> Router {
     let beside = std::mem::take(&mut options.beside);
+    let pages = std::mem::take(&mut options.pages).with_state(());
     let edge = Edge {
         options: Arc::new(options),
         requests: Quota::default(),
@@ -146,6 +159,7 @@ pub fn router(mut options: Options) -> Router {
         .merge(secrets())
         .merge(events())
         .merge(webhooks())
+        .merge(console())
         .route("/health", get(routes::health::health))
         .route(
             "/.well-known/openid-configuration",
@@ -162,9 +176,13 @@ pub fn router(mut options: Options) -> Router {
         .layer(middleware::from_fn_with_state(edge.clone(), recognised));
     let routes = match edge.access() {
         // Pages may use the API with a key of their visitor, and nothing beside it.
-        Access::Keys => routes.layer(cors::layer()).merge(beside.with_state(())),
+        Access::Keys => routes
+            .layer(cors::layer())
+            .merge(beside.with_state(()))
+            .merge(pages),
         Access::Trusted => routes
             .merge(beside.with_state(()))
+            .merge(pages)
             .layer(middleware::from_fn_with_state(edge.clone(), local_callers)),
     };
     routes.with_state(edge)
@@ -366,8 +384,33 @@ fn webhooks() -> Router<Edge> {
         .layer(middleware::map_response(never_stored))
 }
 
-async fn unknown_route() -> ApiError {
-    ApiError::not_found("not_found", "there is no such route")
+/// Opening the console. What is answered is a secret.
+fn console() -> Router<Edge> {
+    use routes::console::{issue, open};
+    Router::new()
+        .route("/skep/console/tickets", post(issue))
+        .route("/skep/console/sessions", post(open))
+        .layer(middleware::map_response(never_stored))
+}
+
+/// Browsers that are led to the server itself are shown the console.
+async fn unknown_route(request: Request) -> Response {
+    if request.uri().path() == "/" && request.method() == Method::GET && wants_page(&request) {
+        return (
+            [(VARY, HeaderValue::from_static("accept"))],
+            Redirect::to(CONSOLE),
+        )
+            .into_response();
+    }
+    ApiError::not_found("not_found", "there is no such route").into_response()
+}
+
+fn wants_page(request: &Request) -> bool {
+    let accepted = request.headers().get_all(ACCEPT).iter();
+    accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|kind| kind.trim().starts_with("text/html"))
 }
 
 async fn wrong_method() -> ApiError {

@@ -5,6 +5,7 @@ pub(crate) mod api_keys;
 pub(crate) mod build_files;
 pub(crate) mod build_status;
 pub(crate) mod connect;
+pub(crate) mod console;
 pub(crate) mod create_sandbox;
 pub(crate) mod events;
 pub(crate) mod fork;

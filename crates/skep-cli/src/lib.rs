@@ -4,6 +4,7 @@
 //! hints. `--json` prints for machines.
 
 mod code;
+mod console;
 mod error;
 mod events;
 mod key;
@@ -24,6 +25,7 @@ mod volume;
 mod webhook;
 
 pub use code::{Screen, SessionArgs, TEMPLATES};
+pub use console::ConsoleArgs;
 pub(crate) use error::FileError;
 pub use error::{CliError, ExitKind};
 pub use events::EventsArgs;

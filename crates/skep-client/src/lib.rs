@@ -41,6 +41,7 @@ mod client;
 mod command_stream;
 mod commands;
 mod connect;
+mod console;
 mod copies;
 mod directories;
 mod error;

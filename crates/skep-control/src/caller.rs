@@ -70,6 +70,9 @@ impl Control {
         let keys = self.inner.store.keys();
         let (key, team) = keys.find(key.hash()).await?.ok_or(AuthError::Unknown)?;
         let now = now();
+        if key.has_expired(now) {
+            return Err(AuthError::Unknown);
+        }
         let noted = key
             .last_used
             .is_some_and(|last| now.duration_since(last).unsigned_abs() < Keys::LAST_USED_STEP);

@@ -86,6 +86,10 @@ impl Control {
                 tracing::warn!(error = %Chain(&error), "old events are not forgotten");
             }
         }
+        let forgetting = self.inner.store.keys().forget_expired(Timestamp::now());
+        if let Err(error) = forgetting.recorded().await {
+            tracing::warn!(error = %Chain(&error), "expired keys are not forgotten");
+        }
         match self.forget_old_snapshots(retention).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "forgot old snapshots"),

@@ -1,5 +1,7 @@
 //! Making, naming and revoking keys.
 
+use std::time::Duration;
+
 use skep_store::{Key, StoreError, Team};
 use skep_types::TeamId;
 use uuid::Uuid;
@@ -44,6 +46,11 @@ impl<'a> KeyMask<'a> {
 /// The keys that a team may have.
 const MOST_KEYS: u32 = 100;
 
+/// Name of the keys of browsers.
+const CONSOLE_KEY: &str = "console";
+/// Time for which the key of a browser works: a working day.
+const CONSOLE_KEY_LIFETIME: Duration = Duration::from_hours(12);
+
 /// Failure to make or change a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
@@ -84,6 +91,28 @@ impl Control {
         Ok(NewKey { key, record })
     }
 
+    /// Makes a key for a browser in which somebody opened the console, which expires.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::TooMany`], [`KeyError::NotFound`] if the team is gone or banned, or
+    /// [`KeyError::Record`].
+    pub async fn create_console_key(&self, team: &TeamId) -> Result<(NewKey, Team), KeyError> {
+        let owner = self.owner(team).await.ok_or(KeyError::NotFound)?;
+        let key = ApiKey::random();
+        let record = key.record(team.clone(), CONSOLE_KEY);
+        let record = Key {
+            expires_at: Some(record.created_at + CONSOLE_KEY_LIFETIME),
+            ..record
+        };
+        let keys = self.inner.store.keys();
+        let inserting = keys.insert_within(record.clone(), MOST_KEYS);
+        if !inserting.recorded().await? {
+            return Err(KeyError::TooMany { limit: MOST_KEYS });
+        }
+        Ok((NewKey { key, record }, owner.team))
+    }
+
     /// Lets a key that somebody else made work for a team; nothing happens if it does already.
     ///
     /// # Errors
@@ -114,7 +143,10 @@ impl Control {
     ///
     /// [`StoreError`].
     pub async fn list_keys(&self, caller: &Caller) -> Result<Vec<Key>, StoreError> {
-        self.inner.store.keys().list(caller.team.id.clone()).await
+        let keys = self.inner.store.keys().list(caller.team.id.clone()).await?;
+        let now = now();
+        let living = |key: &Key| !key.has_expired(now);
+        Ok(keys.into_iter().filter(living).collect())
     }
 
     /// Gives a key of the caller's team another name.
@@ -167,6 +199,7 @@ impl ApiKey {
             mask_suffix: value[value.len() - 4..].to_owned(),
             created_at: now(),
             last_used: None,
+            expires_at: None,
         }
     }
 }

@@ -30,6 +30,15 @@ pub struct Key {
     pub created_at: Timestamp,
     /// Time of its last use, to the minute.
     pub last_used: Option<Timestamp>,
+    /// Time from which on it opens nothing; `None` is never.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Key {
+    /// Returns true if the key opens nothing any more.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
 }
 
 /// The keys in the database.
@@ -57,15 +66,26 @@ impl Keys<'_> {
         })
     }
 
-    /// Adds a key unless its team has `most` already; says whether it did.
+    /// Adds a key unless its team has `most` already, not counting expired ones, which are
+    /// forgotten; says whether it did.
     pub fn insert_within(&self, key: Key, most: u32) -> Receipt<bool> {
         let operation = "record a key";
         self.0.write(operation, move |connection| {
-            let is_added = count(connection, &key.team).and_then(|count| {
-                let has_room = count < most;
+            let is_added = forget_expired(connection, key.created_at).and_then(|_| {
+                let has_room = count(connection, &key.team)? < most;
                 Ok(has_room && insert(connection, &key)?)
             });
             is_added.map_err(|source| StoreError::of(operation, source))
+        })
+    }
+
+    /// Forgets keys that have expired by `now`; says whether there were any.
+    pub fn forget_expired(&self, now: Timestamp) -> Receipt<bool> {
+        let operation = "forget expired keys";
+        self.0.write(operation, move |connection| {
+            forget_expired(connection, now)
+                .map(|forgotten| forgotten > 0)
+                .map_err(|source| StoreError::of(operation, source))
         })
     }
 
@@ -151,7 +171,7 @@ fn insert(connection: &Connection, key: &Key) -> rusqlite::Result<bool> {
     let added = connection
         .prepare_cached(
             "INSERT INTO keys (id, team, name, hash, value_length, mask_prefix, mask_suffix,
-             created_at, last_used) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
+             created_at, last_used, expires_at) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10
              WHERE NOT EXISTS (SELECT 1 FROM revoked_keys WHERE hash = ?4)",
         )?
         .execute(params![
@@ -164,8 +184,16 @@ fn insert(connection: &Connection, key: &Key) -> rusqlite::Result<bool> {
             key.mask_suffix,
             column::micros(key.created_at),
             key.last_used.map(column::micros),
+            key.expires_at.map(column::micros),
         ])?;
     Ok(added > 0)
+}
+
+/// A key that has expired is not revoked: its text is random, and nobody registers it again.
+fn forget_expired(connection: &Connection, now: Timestamp) -> rusqlite::Result<usize> {
+    connection
+        .prepare_cached("DELETE FROM keys WHERE expires_at <= ?1")?
+        .execute([column::micros(now)])
 }
 
 fn revoke(
@@ -224,5 +252,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Key> {
         mask_suffix: row.get("mask_suffix")?,
         created_at: column::time(row, "created_at")?,
         last_used: column::optional_time(row, "last_used")?,
+        expires_at: column::optional_time(row, "expires_at")?,
     })
 }

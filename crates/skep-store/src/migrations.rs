@@ -30,6 +30,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0017_webhooks.sql"),
     include_str!("migrations/0018_details_of_events.sql"),
     include_str!("migrations/0019_identity.sql"),
+    include_str!("migrations/0020_keys_that_expire.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

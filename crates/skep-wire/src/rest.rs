@@ -5,6 +5,7 @@
 //! and on `null` where it expects an object, so optional values are left out.
 
 mod build;
+mod console;
 mod event;
 mod health;
 mod identity;
@@ -28,6 +29,7 @@ pub use build::{
     FileUpload, ImageRegistry, NewTemplate, RemoveTags, RequestedTemplate, StartBuild,
     TemplateBuild, TemplateTag, TemplateWithBuilds, UpdateTemplate, UpdatedTemplate,
 };
+pub use console::{ConsoleSession, ConsoleTeam, ConsoleTicket, NewConsoleSession};
 pub use event::{
     EVENT_TYPE_PREFIX, SandboxEvent, SandboxEventData, SandboxEventNetwork, SandboxExecution,
 };

@@ -11,8 +11,8 @@ use skep_admin::mcp::McpArgs;
 use skep_admin::{TeamCommand, TemplateCommand, UninstallArgs};
 use skep_bench::BenchArgs;
 use skep_cli::{
-    ChosenServerArgs, EventsArgs, KeyCommand, NotebookCommand, OutputArgs, ReplArgs, RunArgs,
-    SandboxCommand, SecretCommand, VolumeCommand, WebhookCommand,
+    ChosenServerArgs, ConsoleArgs, EventsArgs, KeyCommand, NotebookCommand, OutputArgs, ReplArgs,
+    RunArgs, SandboxCommand, SecretCommand, VolumeCommand, WebhookCommand,
 };
 
 use crate::config::Config;
@@ -167,6 +167,12 @@ pub(crate) enum Command {
     /// Run notebooks in a sandbox, and export a session as a notebook
     #[command(subcommand, after_help = NOTEBOOK_EXAMPLES)]
     Notebook(NotebookCommand),
+    /// Print a link that opens the web console once, within a minute
+    #[command(after_help = "\
+Examples:
+  skep console
+  skep console --server https://api.sandboxes.example.com")]
+    Console(ConsoleArgs),
     /// Serve sandboxes to an agent by the Model Context Protocol (MCP), on standard input and output
     ///
     /// Agents start it themselves: give them this command. If no server runs on this host, it

@@ -1,6 +1,7 @@
 //! The `skep` executable: server and command line, with the agent and the launcher inside.
 
 mod args;
+mod console;
 mod front_door;
 mod identity;
 mod inspection;
@@ -118,7 +119,8 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Template(_)
         | Command::Secret(_)
         | Command::Webhook(_)
-        | Command::Events(_) => {
+        | Command::Events(_)
+        | Command::Console(_) => {
             let config = config()?;
             return client(invocation(None, &config), cli.command, cli.json);
         }
@@ -215,6 +217,7 @@ fn client(invocation: Invocation<'_>, command: Command, json: bool) -> Result<Ex
             Command::Secret(command) => command.run(server).await,
             Command::Webhook(command) => command.run(server).await,
             Command::Events(arguments) => arguments.run(server).await,
+            Command::Console(arguments) => arguments.run(server).await,
             Command::Up(_)
             | Command::Serve(_)
             | Command::Run { .. }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use skep_admin::announce::Ready;
 use skep_admin::{BackgroundBuild, RunningBuild, install_error, local_key};
 use skep_agents::{BuildSandboxes, HttpAgents};
-use skep_api::Access;
+use skep_api::{Access, Tickets};
 use skep_build::{Downloads, Engine, EngineOptions, HostSettings, Limits as BuildLimits, Uploads};
 use skep_cli::CliError;
 use skep_control::{Control, Living, Parts, Reports, Retention, TeamLimits};
@@ -35,6 +35,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config, Records};
+use crate::console;
 use crate::front_door::{FrontDoor, Protocol};
 use crate::identity;
 use crate::inspection;
@@ -287,6 +288,7 @@ impl Server {
         inspection.get_or_init(|| complete);
         let (own, own_listener) = mcp::own_way(&door, address).await?;
         let is_secure = door.url(address).starts_with("https:");
+        let tickets = Tickets::default();
         let destinations = Destinations::trusting(config.webhooks.allowed_hosts.clone());
         let api = skep_api::router(skep_api::Options {
             control: control.clone(),
@@ -294,7 +296,9 @@ impl Server {
             domain: public_domain.clone(),
             is_secure,
             requests_per_team: config.server.requests_per_team.get(),
-            beside: mcp::router(&config.mcp, own, is_secure)?,
+            beside: mcp::router(&config.mcp, own, is_secure)?.merge(console::sockets(own)?),
+            pages: skep_console::pages(),
+            tickets: tickets.clone(),
             webhook_destinations: destinations.clone(),
             metrics: Arc::<Metrics>::clone(&metrics),
         });
@@ -306,8 +310,11 @@ impl Server {
         let front = Proxy::new(front_config(config, &door, address.ip()), api, routes);
         // The API shows the proxy's metrics, and the proxy is made with the API inside.
         metrics.proxy.get_or_init(|| front.metrics());
+        let url = door.url(address);
+        let team = control.default_team().await.map_err(CliError::failure)?;
         let ready = Ready {
-            url: door.url(address),
+            console: console::first_link(&url, choices.access, &tickets, &team.id),
+            url,
             domain: public_domain,
             api_key,
             trust: door.trust().cloned(),

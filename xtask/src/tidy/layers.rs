@@ -78,6 +78,12 @@ const TABLE: &[Entry] = &[
     entry("skep-cli", Row::Edge, Place::Client, &["axum"]),
     entry("skep-bench", Row::Edge, Place::Client, &["axum"]),
     entry("skep-mcp", Row::Edge, Place::Client, &["axum", "skep-wire"]),
+    entry(
+        "skep-console",
+        Row::Edge,
+        Place::Client,
+        &["skep-wire", "skep-cli"],
+    ),
     entry("skep-agent", Row::Edge, Place::Sandbox, &[]),
     entry(
         "skep-interpreter",

@@ -8,6 +8,7 @@
 mod access;
 mod beside;
 mod builds;
+mod console;
 mod create;
 mod deadlines;
 mod events;

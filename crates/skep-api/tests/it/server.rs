@@ -309,6 +309,8 @@ fn router(control: &Control, access: Access) -> Router {
         is_secure: false,
         requests_per_team: REQUESTS_PER_TEAM,
         beside: Router::new().route("/beside", axum::routing::get(whoami)),
+        pages: Router::new().route("/console/", axum::routing::get(page)),
+        tickets: skep_api::Tickets::default(),
         webhook_destinations: receivers(),
         metrics: Arc::new(Counted),
     })
@@ -317,6 +319,11 @@ fn router(control: &Control, access: Access) -> Router {
 /// Destinations of webhooks in these tests: one address of this host.
 pub(crate) fn receivers() -> skep_http::Destinations {
     skep_http::Destinations::trusting(["127.0.0.1".to_owned()])
+}
+
+/// A page for everybody.
+async fn page() -> &'static str {
+    "the console"
 }
 
 /// A route beside the API that says who was let in.

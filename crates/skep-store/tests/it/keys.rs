@@ -16,7 +16,33 @@ fn key(team: &TeamId, id: &str) -> Key {
         mask_suffix: "cdef".to_owned(),
         created_at: at(5),
         last_used: None,
+        expires_at: None,
     }
+}
+
+#[tokio::test]
+async fn keys_that_have_expired_are_forgotten_and_make_room() {
+    let record = Record::new().await;
+    let keys = record.store.keys();
+    let browser = Key {
+        expires_at: Some(at(10)),
+        ..key(&record.team, "browser")
+    };
+    assert!(!browser.has_expired(at(9)) && browser.has_expired(at(10)));
+    keys.insert(browser.clone()).recorded().await.unwrap();
+    let next = |second| Key {
+        created_at: at(second),
+        ..key(&record.team, "next")
+    };
+    assert!(!keys.insert_within(next(9), 1).recorded().await.unwrap());
+    assert!(keys.insert_within(next(10), 1).recorded().await.unwrap());
+    assert_eq!(keys.list(record.team.clone()).await.unwrap(), [next(10)]);
+    assert_eq!(keys.find(browser.hash.clone()).await.unwrap(), None);
+
+    keys.insert(browser).recorded().await.unwrap();
+    assert!(!keys.forget_expired(at(9)).recorded().await.unwrap());
+    assert!(keys.forget_expired(at(10)).recorded().await.unwrap());
+    assert_eq!(keys.list(record.team.clone()).await.unwrap(), [next(10)]);
 }
 
 #[tokio::test]

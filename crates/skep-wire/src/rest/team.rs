@@ -57,6 +57,9 @@ pub struct ApiKey {
     /// Time at which it was last used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used: Option<Timestamp>,
+    /// Ours: time from which on it opens nothing, if it expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A key at the only moment when it is known in full.

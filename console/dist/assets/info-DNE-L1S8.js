@@ -1,0 +1,1 @@
+export{t as Info}from"./info-CKI3Y5vy.js";

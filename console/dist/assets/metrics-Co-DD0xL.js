@@ -1,0 +1,1 @@
+export{t as Metrics}from"./metrics-_FPqlNpj.js";

@@ -1,0 +1,1 @@
+var e={cwd:void 0};export{e as t};

@@ -1,0 +1,2 @@
+/** The folder that a terminal was asked for, until it is opened there. */
+export const openHere = { cwd: undefined as string | undefined };
