@@ -183,7 +183,7 @@ impl Control {
             None => None,
             Some((key, digest)) => match self.attempt(caller, key, digest).await? {
                 Attempt::First(claim) => Some(claim),
-                Attempt::Repeated(order) => return Ok(Arc::new(order)),
+                Attempt::Repeated(order) => return Ok(order),
             },
         };
         let resolving = self.resolve(caller, &request.template);

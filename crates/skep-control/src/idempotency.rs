@@ -139,7 +139,7 @@ pub(crate) enum Attempt {
     /// The first of its name.
     First(Claim),
     /// One that was answered before, with this sandbox.
-    Repeated(Order),
+    Repeated(Arc<Order>),
 }
 
 /// Failure of a request with an idempotency key.
@@ -169,7 +169,7 @@ impl Control {
             return Err(IdempotencyError::Mismatch.into());
         }
         match sandboxes.find(first.sandbox).await? {
-            Some(record) if record.run.is_some() => Ok(Attempt::Repeated(record.order)),
+            Some(record) if record.run.is_some() => Ok(Attempt::Repeated(Arc::new(record.order))),
             Some(_) | None => Err(IdempotencyError::OutcomeUnknown.into()),
         }
     }

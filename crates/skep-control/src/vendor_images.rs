@@ -15,8 +15,8 @@ pub(crate) fn template_of(image: &str) -> Option<&'static str> {
     found.map(|(_, template)| *template)
 }
 
-/// What to do in place of a template of the vendor's that builders of the SDKs begin with, and that
-/// is not here.
+/// Advice in place of a template of the vendor's that builders of the SDKs begin with, and that is
+/// not here.
 pub(crate) fn instead_of(template: &str) -> Option<&'static str> {
     (template == "devcontainer").then_some(
         "it is the vendor's alone, and runs Docker; begin with the image or the Dockerfile that `devcontainer.json` names (from_image, from_dockerfile), and make its commands steps",

@@ -1,4 +1,4 @@
-//! Which key signs, and which are published.
+//! Rotation of keys: the one that signs, and those that are published.
 //!
 //! ```text
 //! made ──► published ──► signs ──► only published ──► forgotten
@@ -16,7 +16,7 @@ const BEHIND: Duration = Duration::from_hours(24);
 /// Age of a key, for [`Rotation::of`].
 pub type KeyAge = Duration;
 
-/// What is to be done with keys at one moment. Numbers are places in the list that was given.
+/// Work on keys at one moment. Numbers are places in the list that was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotation {
     /// The key that signs; none if there is no key.
@@ -28,8 +28,7 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// What is to be done with keys of these ages, the newest first, where each is to sign for
-    /// `period`.
+    /// Work on keys of these ages, the newest first, where each is to sign for `period`.
     pub fn of(ages: &[KeyAge], period: Duration) -> Self {
         let oldest = ages.len().checked_sub(1);
         // The first of all signs at once: there is no other.

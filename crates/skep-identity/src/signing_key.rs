@@ -120,6 +120,6 @@ mod tests {
         assert_eq!(key.public(), again.public());
         let other = SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap();
         assert_ne!(key.public().id, other.public().id);
-        assert!(SigningKey::from_pkcs8(&document[1..]).is_err());
+        SigningKey::from_pkcs8(&document[1..]).unwrap_err();
     }
 }

@@ -48,7 +48,7 @@ pub struct EventRecord {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What may leave a sandbox since its owner has changed that.
+/// Network rules of a sandbox since its owner has changed them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkChange {
     /// Addresses, ranges and host names that it may reach.

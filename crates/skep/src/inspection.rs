@@ -1,4 +1,4 @@
-//! What it takes to look into requests of sandboxes whose rules say so.
+//! Parts that look into requests of sandboxes whose rules say so: authority, trust and edge.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -47,7 +47,10 @@ pub(crate) async fn open(
     let made = edge.control().create_console_key(&team).await;
     let (made, team) = made.map_err(|error| match error {
         KeyError::NotFound => useless(),
-        error => error.into(),
+        error @ (KeyError::TooMany { .. }
+        | KeyError::Revoked
+        | KeyError::NotYours
+        | KeyError::Record(_)) => error.into(),
     })?;
     let expires_at = made.record.expires_at;
     let session = rest::ConsoleSession {

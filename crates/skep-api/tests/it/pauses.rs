@@ -190,7 +190,7 @@ async fn a_host_that_cannot_pause_says_so_and_the_sandbox_runs_on() {
     assert_eq!(shown.json()["state"], "running");
 }
 
-/// What is refused at once in each phase: status, and what the message says of it.
+/// Refusals in each phase: status, and words of the message.
 #[tokio::test]
 async fn what_does_not_fit_to_what_is_under_way_is_refused_by_name() {
     let server = Server::new().await;

@@ -196,7 +196,7 @@ fn rules_of(detail: &SandboxDetail) -> Vec<(&'static str, String)> {
     rules
 }
 
-/// What a rule for requests to a host says. Values of headers are not shown: not everybody keeps keys
+/// Lines for a rule for requests to a host. Values of headers are not shown: not everybody keeps keys
 /// in the vault.
 fn requests_of(host: &str, rule: NetworkRule) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();

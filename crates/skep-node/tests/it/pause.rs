@@ -592,7 +592,7 @@ pub(crate) fn looking_inside() -> Egress {
         headers: vec![("x-key".to_owned(), "${e2b.secrets.k}".to_owned())],
         ..RequestRuleWords::default()
     };
-    let rules = RequestRules::new([("a.test".to_owned(), vec![rule])]).unwrap();
+    let rules = RequestRules::new([("a.test".to_owned(), vec![rule])]).expect("one rule");
     Egress::default().with_request_rules(rules)
 }
 
@@ -607,7 +607,7 @@ async fn a_sandbox_trusts_whoever_looks_into_its_requests_and_others_do_not() {
     node.set_egress(&id, looking_inside()).await.unwrap();
     let token = node.route(&id).unwrap().control_token.reveal().clone();
     let trusted = (token, "an authority".to_owned());
-    assert_eq!(told(), [trusted.clone()]);
+    assert_eq!(told(), std::slice::from_ref(&trusted));
     // What a resume launches anew knows nothing of it.
     let filesystem = ImageKind::Filesystem;
     node.pause(&id, pausing(filesystem)).await.unwrap();

@@ -254,8 +254,8 @@ mod tests {
         ] {
             assert!(pattern(&[], &[path]).is_err(), "{path}");
         }
-        assert!(pattern(&["GET"; 17], &[]).is_err());
-        assert!(pattern(&[], &["/"; 65]).is_err());
+        pattern(&["GET"; 17], &[]).unwrap_err();
+        pattern(&[], &["/"; 65]).unwrap_err();
     }
 
     proptest! {

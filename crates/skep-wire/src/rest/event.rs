@@ -61,7 +61,7 @@ pub struct SandboxEventData {
     pub network_egress: Option<SandboxEventNetwork>,
 }
 
-/// What may leave a sandbox since its owner has changed that.
+/// Network rules of a sandbox since its owner has changed them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxEventNetwork {
     /// Addresses and ranges that it may reach, whatever is denied.

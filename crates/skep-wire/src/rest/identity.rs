@@ -1,4 +1,4 @@
-//! How others verify identity tokens, as OpenID Connect says it.
+//! Bodies by which others verify identity tokens, as OpenID Connect has them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub struct OpenIdConfiguration {
     pub issuer: String,
     /// URL of the keys.
     pub jwks_uri: String,
-    /// What a client may ask for. Nobody logs in here.
+    /// Answers that a client may ask for: none, because nobody logs in here.
     pub response_types_supported: Vec<String>,
     /// Kinds of subjects: the same for everybody.
     pub subject_types_supported: Vec<String>,

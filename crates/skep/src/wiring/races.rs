@@ -145,6 +145,8 @@ impl Server {
             webhook_destinations: skep_http::Destinations::default(),
             metrics: Arc::new(NoMetrics),
             beside: axum::Router::new(),
+            pages: axum::Router::new(),
+            tickets: skep_api::Tickets::default(),
         });
         Self {
             router,

@@ -11,7 +11,7 @@ use skep_proxy::{Route, Routes, WakeError};
 use skep_telemetry::Chain;
 use skep_types::{AccessToken, Phase, SandboxId, Sleeper, TransitionError};
 
-/// What holders of a paused sandbox's token are told of it.
+/// Words for holders of a paused sandbox's token.
 const PAUSED: &str = "is paused; connect to it and it goes on";
 
 /// Finds running sandboxes on the node. Those that are paused go on through control, because they
