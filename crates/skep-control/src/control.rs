@@ -1,6 +1,6 @@
 //! The service: what it is made of and how it starts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use jiff::{Timestamp, Unit};
 use skep_seal::KeySource;
@@ -23,6 +23,25 @@ use crate::{Builds, Living, Nodes, TeamLimits, Templates, Uploads, VolumeBackend
 #[derive(Debug, Clone)]
 pub struct Control {
     pub(crate) inner: Arc<Inner>,
+}
+
+/// A [`Control`] that is not kept alive by this. For parts of a host, which control keeps alive itself.
+#[derive(Debug, Clone)]
+pub struct WeakControl(Weak<Inner>);
+
+impl Control {
+    /// A handle for those whom control keeps alive.
+    pub fn downgrade(&self) -> WeakControl {
+        WeakControl(Arc::downgrade(&self.inner))
+    }
+}
+
+impl WeakControl {
+    /// Control, unless the server has ended.
+    pub fn upgrade(&self) -> Option<Control> {
+        let inner = self.0.upgrade()?;
+        Some(Control { inner })
+    }
 }
 
 /// Dependencies of [`Control`].

@@ -59,7 +59,7 @@ mod webhooks;
 pub use builds::{BuildReports, Builds, CollectError, FakeBuilds};
 pub use caller::{AuthError, Blocked, Caller};
 pub use connect::{ConnectOrder, Connected, IfRunning};
-pub use control::{Control, Parts};
+pub use control::{Control, Parts, WeakControl};
 pub use copy::ForkRequest;
 pub use create::{CreateError, CreateRequest, QuotaReached};
 pub use deadline::{DeadlineError, Lifetime, LifetimeError};

@@ -64,7 +64,7 @@ pub(crate) fn complete(
     Ok(Inspection {
         authority,
         roots: roots.into(),
-        values: Arc::new(ControlHeaderValues(control.clone())),
+        values: Arc::new(ControlHeaderValues(control.downgrade())),
         edge: edge.map(|domain| Edge { domain, address }),
     })
 }

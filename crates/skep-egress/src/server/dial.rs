@@ -120,14 +120,14 @@ async fn dial(
         // Its name says which rule it has, so what the sandbox believes to be its address does not
         // count.
         (Some(host), Permit::Address) if has_rule => match live.gate().look_up(host).await {
-            Lookup::Found(mut addresses) => {
+            Lookup::Found(mut addresses) if !addresses.is_empty() => {
                 addresses.retain(|address| live.gate().reaches(*address));
                 if addresses.is_empty() {
                     return Err(Refusal::NotAllowed);
                 }
                 Lookup::Found(addresses)
             }
-            other @ (Lookup::Here(_) | Lookup::Failed) => other,
+            other @ (Lookup::Found(_) | Lookup::Here(_) | Lookup::Failed) => other,
         },
         (Some(_) | None, Permit::Name(_) | Permit::Address) => Lookup::Found(vec![asked.address]),
     };

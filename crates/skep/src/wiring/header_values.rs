@@ -2,12 +2,15 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_control::Control;
+use skep_control::WeakControl;
 use skep_egress::{FillError, HeaderValues};
 use skep_types::{HeaderTemplate, Redacted, SandboxId};
 
 /// Control, as egress proxies ask it at every request.
-pub(crate) struct ControlHeaderValues(pub(crate) Control);
+///
+/// Control keeps the host alive, and the host these: held strongly, neither would ever end, and a server
+/// that is to leave nothing could not have its data for itself.
+pub(crate) struct ControlHeaderValues(pub(crate) WeakControl);
 
 impl HeaderValues for ControlHeaderValues {
     fn fill<'a>(
@@ -16,7 +19,8 @@ impl HeaderValues for ControlHeaderValues {
         template: &'a HeaderTemplate,
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
         async move {
-            let filled = self.0.fill_header(sandbox, template).await;
+            let control = self.0.upgrade().ok_or(FillError::Unavailable)?;
+            let filled = control.fill_header(sandbox, template).await;
             let filled = filled.map_err(|error| {
                 // The sandbox's owner hears it from the request that fails; a sandbox can cause it in
                 // a loop.

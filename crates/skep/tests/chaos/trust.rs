@@ -39,11 +39,11 @@ const CLIENTS: [(&str, &str); 8] = [
     ),
     (
         "requests, with certifi",
-        "python3 -c 'import requests; print(requests.get(\"https://rules.test/\").status_code)'",
+        "python3 -c 'from pip._vendor import requests; print(requests.get(\"https://rules.test/\").status_code)'",
     ),
     (
         "pip",
-        "python3 -m pip download --no-deps --no-cache-dir --retries 0 --index-url https://rules.test/simple x 2>&1 | grep -o '502\\|403\\|No matching'",
+        "python3 -m pip -vv download --no-deps --no-cache-dir --retries 0 --index-url https://rules.test/simple x 2>&1 | grep -m 1 -o '502\\|certificate verify failed\\|No matching'",
     ),
     (
         "Node",
