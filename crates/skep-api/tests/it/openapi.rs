@@ -276,6 +276,10 @@ impl Walk<'_> {
         self.send_with(&[], "GET /.well-known/openid-configuration")
             .await;
         self.send_with(&[], "GET /.well-known/jwks.json").await;
+        let issued = self.send("POST /skep/console/tickets").await.json();
+        let ticket = issued["ticket"].as_str().unwrap();
+        let opening = format!(r#"POST /skep/console/sessions {{"ticket":"{ticket}"}}"#);
+        self.send_with(&[], &opening).await;
         let key = self.server.key.clone();
         let json = [("Accept", "application/json"), ("X-API-KEY", &key)];
         self.send_with(&json, "GET /health").await;
