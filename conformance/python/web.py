@@ -55,8 +55,7 @@ def side_by_side(count, method, path, body=None):
     connections = [dial(base)[1] for _ in range(count)]
     try:
         for connection in connections:
-            connection.request("GET", "/health")
-            connection.getresponse().read()
+            connection.connect()
         headers = {"X-API-Key": os.environ["E2B_API_KEY"], "Content-Type": "application/json"}
         for connection in connections:
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)

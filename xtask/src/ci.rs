@@ -75,7 +75,7 @@ fn steps(root: &Path) -> Vec<Step> {
         Step::new("kernels", Command::new(root.join("kernels/run-tests"))),
         Step::new("fuzz", cargo(&["xtask", "fuzz"])),
         Step::new("conformance", Command::new(root.join("conformance/run"))),
-        Step::new("console", cargo(&["xtask", "console", "--browser"])),
+        Step::new("console", cargo(&["xtask", "console"])),
         Step::new("cgroup2", cargo(&["xtask", "cgroup2"])),
         Step::new("dist", Command::new(root.join("scripts/try-dist"))),
     ]
@@ -156,7 +156,7 @@ mod tests {
     fn an_unknown_step_is_refused_with_the_known_ones() {
         assert_eq!(
             names(false, Some("tests")).unwrap_err(),
-            "no step `tests`; there are format, tidy, lint, test, kernels, fuzz, conformance, cgroup2, dist"
+            "no step `tests`; there are format, tidy, lint, test, kernels, fuzz, conformance, console, cgroup2, dist"
         );
     }
 }

@@ -92,7 +92,7 @@ async def test_a_template_with_an_interpreter_of_its_own_has_ours(sdk, builder, 
     says = "The template has no start command: start command failed: error running start command: exit status 1"
     assert any(line.startswith(says) for line in lines), lines
     assert "Template is ready" in lines
-    sandbox = await sdk.call(interpreters.CLASSES[sdk.name].create, name, timeout=60)
+    sandbox = await sdk.call(interpreters.INTERPRETERS[sdk.name].create, name, timeout=60)
     try:
         assert (await sdk.call(sandbox.run_code, "6 * 7")).text == "42"
     finally:

@@ -7,8 +7,8 @@ use std::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Authenticated;
 
-/// Earliest moment at which the client of a request can have sent it: when its connection was made,
-/// or had its last answer.
+/// Earliest moment at which the client of a request can have sent it: when its connection was made if
+/// it is the first on that, else when it came.
 ///
 /// A request that arrives after something has happened and may have been sent before that is as
 /// good as one that arrives at the same time.

@@ -450,6 +450,8 @@ impl Walk<'_> {
         self.compare_request("Refresh", &refresh);
         let name = "desk".to_owned();
         self.compare_request("ApiKeyName", &rest::ApiKeyName { name });
+        let ticket = "A".repeat(43);
+        self.compare_request("NewConsoleSession", &rest::NewConsoleSession { ticket });
     }
 }
 

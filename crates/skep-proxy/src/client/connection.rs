@@ -119,8 +119,8 @@ struct State {
     /// Time at which the client made room for a part of an answer, or at which the first of those
     /// was handed out.
     taken: Instant,
-    /// Time of the last answer, or at which the connection was made.
-    answered: Instant,
+    /// Time at which the connection was made, until it has asked something.
+    made: Option<Instant>,
     /// Time since which the socket takes nothing more.
     blocked: Option<Instant>,
     /// Parts of requests that nobody takes, with the time since which, by a number of their own. One
@@ -200,7 +200,7 @@ impl ActivityTracker {
                 multiplexed: false,
                 untaken: 0,
                 taken: now,
-                answered: now,
+                made: Some(now),
                 blocked: None,
                 unsent: BTreeMap::new(),
                 next_unsent: 0,
@@ -256,12 +256,16 @@ impl ActivityTracker {
         self.note(class);
         let mut state = self.state.lock();
         state.multiplexed = multiplexed;
+        // One on a connection that lay idle may have been sent at any time since its last answer. It
+        // counts as sent when it came: a client that has the answer to one request and asks again by
+        // another connection of its pool must not look like one that asked twice at the same time.
+        let sent_after = state.made.take().unwrap_or_else(Instant::now);
         state.activity = match state.activity {
             Activity::Asking(_) | Activity::Idle(_) => Activity::Busy(1),
             Activity::Busy(count) => Activity::Busy(count + 1),
         };
         Ok(RequestGuard(Arc::new(RequestState {
-            sent_after: SentAfter(state.answered),
+            sent_after: SentAfter(sent_after),
             activity: Arc::clone(self),
             class: Mutex::new(class),
         })))
@@ -310,7 +314,6 @@ impl ActivityTracker {
 
     fn answered(&self, now: Instant) {
         let mut state = self.state.lock();
-        state.answered = now;
         if let Activity::Busy(count) = state.activity {
             state.activity = match count {
                 0 | 1 => Activity::Idle(now),
@@ -515,13 +518,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_was_sent_after_the_last_answer_or_on_a_new_connection() {
+    fn a_request_was_sent_when_its_connection_was_new_or_when_it_came() {
         let start = Instant::now();
         let activity = activity(start);
         let first = activity.request(false, true).unwrap();
         assert_eq!(first.sent_after(), SentAfter(start));
-        let before = Instant::now();
         drop(first);
+        let before = Instant::now();
         let second = activity.request(false, true).unwrap();
         assert!(second.sent_after().0 >= before, "{:?}", second.sent_after());
     }
