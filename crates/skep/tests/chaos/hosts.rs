@@ -202,15 +202,6 @@ async fn make_zygote(client: &Client) {
 }
 
 async fn execute(sandbox: &Sandbox, code: &str, memory: Option<u64>) -> ExecutionOutput {
-    execute_in(sandbox, ContextRef::Language("python"), code, memory).await
-}
-
-async fn execute_in(
-    sandbox: &Sandbox,
-    place: ContextRef<'_>,
-    code: &str,
-    memory: Option<u64>,
-) -> ExecutionOutput {
     let options = RunOptions {
         skep: ExecuteOptions {
             limits: LimitOptions {
@@ -221,8 +212,8 @@ async fn execute_in(
         },
         ..RunOptions::default()
     };
-    let interpreter = sandbox.interpreter(place);
-    let execution = interpreter.execute(code, &options).await.unwrap();
+    let python = sandbox.interpreter(ContextRef::Language("python"));
+    let execution = python.execute(code, &options).await.unwrap();
     let output = tokio::time::timeout(DEADLINE, execution.output());
     output.await.expect("an execution has an end").unwrap()
 }

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use skep_client::{Client, ContextRef, ForkedSandbox, Sandbox, SandboxState};
+use skep_client::{Client, ForkedSandbox, Sandbox, SandboxState};
 
 use super::{
-    DEADLINE, LIMITS, NO_POOL, UNIT, Unit, client_of_unit, counted, create, execute, execute_in,
-    make_zygote, nothing_is_left, systemctl,
+    DEADLINE, LIMITS, NO_POOL, UNIT, Unit, client_of_unit, counted, create, execute, make_zygote,
+    nothing_is_left, systemctl,
 };
 use crate::installation::{INTERPRETER, INTERPRETERS, Installation};
 use crate::sleep::{COUNTER, fetch_criu_into, next_count, run, state, wait_until_stored};
@@ -48,7 +48,6 @@ async fn wake_copy_and_put_back(zygotes: bool) {
     assert_eq!(prints(&sandbox, "x = 41\nprint(x)").await, "41");
     let forked = counted(&client, "skep_zygote_kernels_total{outcome=\"forked\"}").await;
     assert_eq!(forked > 0.0, zygotes, "{forked} forked");
-    copy_and_put_back_its_context(&sandbox).await;
     run(&sandbox, COUNTER).await;
     let count = next_count(&sandbox).await;
 
@@ -81,32 +80,6 @@ async fn wake_copy_and_put_back(zygotes: bool) {
     if !zygotes {
         nothing_is_left(&installation);
     }
-}
-
-/// Copies of a context are kernels in groups of their own, with limits and receipts.
-async fn copy_and_put_back_its_context(sandbox: &Sandbox) {
-    let contexts = sandbox.contexts();
-    let listed = contexts.list().await.unwrap();
-    let context = &listed
-        .iter()
-        .find(|one| one.language == "python")
-        .unwrap()
-        .id;
-    let kept = contexts.checkpoint(context).await.unwrap();
-    assert_eq!(prints(sandbox, "x = 5\nprint(x)").await, "5");
-    let copy = contexts.fork(context).await.unwrap();
-    contexts.roll_back(context, &kept.id).await.unwrap();
-    assert_eq!(prints(sandbox, "print(x)").await, "41");
-    let place = ContextRef::Id(&copy.id);
-    let told = execute_in(sandbox, place, "print(x)", None).await;
-    assert_eq!((told.stdout.trim(), &told.error), ("5", &None), "{told:?}");
-    let bomb = "y = bytearray(b'y') * (1 << 30)";
-    let bomb = execute_in(sandbox, place, bomb, Some(256 << 20)).await;
-    let error = bomb.error.expect("it cannot have that");
-    let kind = error.kind.map(|kind| kind.name());
-    assert_eq!(kind, Some("out_of_memory"), "{error:?}");
-    contexts.remove(&copy.id).await.unwrap();
-    assert_eq!(prints(sandbox, "print(x)").await, "41");
 }
 
 async fn copies(client: &Client, sandbox: &Sandbox, count: u32) -> Vec<Sandbox> {
