@@ -167,13 +167,13 @@ def _become(plan: dict[str, Any], descriptors: Descriptors, doors: Sequence[int]
     _join(doors[:first])
     for name, kind in _ENTERED:
         _enter(getattr(descriptors, name), kind)
-    # As long as this takes on a slow host: whether a hole is seen must not depend on how fast it is passed.
-    time.sleep(0.003)
     for name, kind in _ENTERED_AS_ROOT:
         _enter(getattr(descriptors, name), kind)
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
+    # As long as this takes on a slow host: whether a hole is seen must not depend on how fast it is passed.
+    time.sleep(0.003)
     # The doors that the sandbox's own root has opened let in only whom it is.
     _join(doors[first:])
     _arrange(descriptors)
