@@ -53,7 +53,7 @@ pub use memory_file::{bounded_file, sealed_file};
 pub use mount::{add_mount_attributes, map_ids};
 pub use namespace::owner_of_namespace;
 pub use open_file::{is_same_open_file, share_descriptors};
-pub use open_resolved::open_resolved;
+pub use open_resolved::{open_resolved, retry_openat2};
 pub use overlay_disk::{
     UPPER, WORK, mount_lower_disk, mount_overlay_disk, mount_used_overlay_disk, sync_loop_disk,
 };

@@ -9,7 +9,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -368,8 +368,8 @@ fn capture(
 fn open_mount(root: &File, point: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    Ok(rustix::fs::openat2(
-        root,
+    Ok(skep_linux::retry_openat2(
+        root.as_fd(),
         point,
         flags,
         Mode::empty(),

@@ -94,7 +94,7 @@ pub(super) fn open_inside(
     path: &str,
     flags: OFlags,
 ) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::openat2(
+    skep_linux::retry_openat2(
         root,
         path,
         flags | OFlags::CLOEXEC,

@@ -242,7 +242,13 @@ impl Layer {
     fn open(&self, path: &LayerPath, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        rustix::fs::openat2(&self.root, path.bytes(), flags, Mode::empty(), resolve)
+        skep_linux::retry_openat2(
+            self.root.as_fd(),
+            path.bytes().as_slice(),
+            flags,
+            Mode::empty(),
+            resolve,
+        )
     }
 
     /// The directory at `path`, which is made if it is not there.
