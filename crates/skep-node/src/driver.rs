@@ -327,7 +327,14 @@ impl Driver {
                 kind,
                 purpose,
                 answer: caller,
-            } => answer(caller, self.snapshot(held, kind, purpose).await),
+            } => {
+                let taken = self.snapshot(held, kind, purpose).await;
+                // Nobody else knows of the image.
+                if let Err(Ok(image)) = caller.send(taken) {
+                    tracing::debug!("caller went away");
+                    self.forget_image(Some(image)).await;
+                }
+            }
             Request::Egress {
                 egress,
                 answer: caller,

@@ -36,10 +36,10 @@ const QUEUE: usize = 32;
 /// Number of sandboxes that are ended at once when the server stops.
 const KILLS_AT_ONCE: usize = 16;
 
-/// Time limit for a driver's answer. Longer than any backend may take, and than clients wait: a
-/// driver that takes longer has lost its way, and its caller is told what is true as far as
-/// anybody knows, that the sandbox cannot be reached.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
+/// Time limit for a driver's answer. Longer than any backend may take, and than clients wait: the way
+/// back to a checkpoint is a dump and a restore, of two minutes each at most. A driver that takes
+/// longer has lost its way.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The sandboxes of this host. Clones share them.
 #[derive(Debug, Clone)]
@@ -514,11 +514,13 @@ pub(crate) fn starting(id: &SandboxId, started_at: Timestamp) -> SandboxStatus {
 }
 
 /// Failure to get an answer of a driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AskError {
     /// There is none, or it left without an answer.
+    #[error("the sandbox has no driver")]
     NotHere,
     /// It does not answer.
+    #[error("the driver of the sandbox does not answer")]
     Late,
 }
 

@@ -6,7 +6,7 @@ use skep_types::{
 };
 
 use crate::driver::{Request, Transition};
-use crate::node::Node;
+use crate::node::{AskError, Node};
 
 impl Node {
     /// Pauses a sandbox that runs: nobody can reach it from then on, and it has no deadline. One
@@ -103,6 +103,11 @@ impl Node {
         id: &SandboxId,
         request: impl FnOnce(Transition<T>) -> Request,
     ) -> Result<T, TransitionError> {
-        self.ask(id, request).await.map_err(NotHere::from)?
+        match self.ask(id, request).await {
+            Ok(answer) => answer,
+            Err(AskError::NotHere) => Err(NotHere.into()),
+            // It is there, and nobody knows what becomes of the change.
+            Err(error @ AskError::Late) => Err(TransitionError::Failed(error.into())),
+        }
     }
 }

@@ -262,6 +262,33 @@ async fn copies_of_a_running_sandbox_are_sandboxes_of_their_own() {
     assert_eq!(host.isolation.living().len(), 3);
 }
 
+/// A dump may take two minutes. Callers gave up before: they read that there was no such sandbox, and the
+/// image stayed behind.
+#[tokio::test(start_paused = true)]
+async fn a_caller_waits_for_as_long_as_a_dump_may_take_and_an_image_of_nobody_is_deleted() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    let snapshot = || node.snapshot(&id, ImageKind::Memory, ImagePurpose::Keep);
+    let release_after = async |time| {
+        host.isolation.hold_changes();
+        tokio::time::sleep(time).await;
+        host.isolation.release_changes();
+    };
+    let dump = Duration::from_secs(120);
+    let (taken, ()) = tokio::join!(snapshot(), release_after(dump));
+    node.forget_checkpoint(taken.unwrap()).await;
+
+    let too_long = Duration::from_mins(10);
+    let late = async {
+        let late = snapshot().await;
+        assert!(matches!(late, Err(TransitionError::Failed(_))), "{late:?}");
+    };
+    tokio::join!(late, release_after(too_long));
+    resume(&node, &id, HOUR).await.unwrap();
+    assert_eq!(host.isolation.image_count(), 0);
+}
+
 pub(crate) fn copy(checkpoint: &Checkpoint) -> SandboxSpec {
     SandboxSpec {
         checkpoint: Some(checkpoint.clone()),
