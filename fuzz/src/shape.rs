@@ -25,8 +25,7 @@ pub(crate) fn check(asked: &Parts, answer: &Answer) {
         };
         assert!(is_contract, "{asked:?} was answered {answer:?}");
     }
-    let kind = answer.headers.get(http::header::CONTENT_TYPE);
-    let kind = kind.map_or(&b""[..], |kind| kind.as_bytes());
+    let kind = answer.headers.get(http::header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
     if kind.starts_with(b"application/connect+") {
         assert_eq!(status, StatusCode::OK, "streams say what went wrong inside");
         stream(answer);

@@ -181,15 +181,18 @@ impl Node {
 
 /// Output of a command that succeeds.
 fn output(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.stderr(Stdio::inherit()).output();
-    let output = output.with_context(|| format!("cannot run {command:?}"))?;
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
     ensure!(output.status.success(), "{command:?} has failed");
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 fn finish(mut command: Command) -> anyhow::Result<()> {
-    let status = command.status();
-    let status = status.with_context(|| format!("cannot run {command:?}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
     ensure!(status.success(), "{command:?} has failed");
     Ok(())
 }

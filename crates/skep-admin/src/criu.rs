@@ -62,9 +62,9 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 
 fn fetch_for(config: &Config, settings: &PackageSettings) -> Result<(), Source> {
     let apt = settings.apt();
-    let sources = apt.sources_for(SUITE);
-    let sources =
-        sources.ok_or("this host names no mirror of Debian; install criu 4.2.1 or newer")?;
+    let sources = apt
+        .sources_for(SUITE)
+        .ok_or("this host names no mirror of Debian; install criu 4.2.1 or newer")?;
     let directory = Criu::fetched_in(&config.cache_dir);
     let fetched: Result<(), FetchError> = fetch(&directory, &sources, &apt.configuration(None));
     fetched?;

@@ -29,13 +29,17 @@ pub async fn rotate(data_dir: &Path, output: OutputArgs) -> Result<(), CliError>
         ));
     }
     let store = Store::open(&path).map_err(CliError::failure)?;
-    let team = store.teams().default_team().await;
-    let team = team.map_err(CliError::failure)?.ok_or_else(|| {
-        CliError::input(
-            "there is no team yet",
-            "`skep up` makes one, and a key for it",
-        )
-    })?;
+    let team = store
+        .teams()
+        .default_team()
+        .await
+        .map_err(CliError::failure)?
+        .ok_or_else(|| {
+            CliError::input(
+                "there is no team yet",
+                "`skep up` makes one, and a key for it",
+            )
+        })?;
     let old = local_key::read(data_dir)
         .ok()
         .and_then(|text| text.parse::<ApiKey>().ok());

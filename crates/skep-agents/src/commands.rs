@@ -218,8 +218,9 @@ async fn follow(
                 ended = Some(end_of(end));
             }
         }
-        let frame = body.frame().await;
-        let frame = frame
+        let frame = body
+            .frame()
+            .await
             .transpose()
             .map_err(|error| CommandError::Lost(error.into()))?;
         let Some(frame) = frame else {

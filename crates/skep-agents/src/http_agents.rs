@@ -92,13 +92,14 @@ impl Agents for HttpAgents {
     ) -> BoxFuture<'a, Result<(), StartCommandError>> {
         async move {
             let started =
-                tokio::time::timeout(READY_TIMEOUT, start_and_wait(address, config, start));
-            let started = started.await.unwrap_or_else(|_elapsed| {
-                Err(anyhow::anyhow!(
-                    "it was not ready after {} s",
-                    READY_TIMEOUT.as_secs()
-                ))
-            });
+                tokio::time::timeout(READY_TIMEOUT, start_and_wait(address, config, start))
+                    .await
+                    .unwrap_or_else(|_elapsed| {
+                        Err(anyhow::anyhow!(
+                            "it was not ready after {} s",
+                            READY_TIMEOUT.as_secs()
+                        ))
+                    });
             started.map_err(|error| StartCommandError(error.into()))
         }
         .boxed()
@@ -134,8 +135,9 @@ async fn start_and_wait(
     let environment = start
         .env
         .iter()
-        .filter(|(name, _)| !config.env.contains_key(name));
-    let environment = environment.cloned().collect();
+        .filter(|(name, _)| !config.env.contains_key(name))
+        .cloned()
+        .collect();
     let shell = |text: &String| ["/bin/bash", "-l", "-c", text].map(str::to_owned);
     let started_by = start.command.as_ref().map(shell);
     let ready_by = start.ready.as_ref().map(shell);

@@ -76,8 +76,8 @@ fn check_names(request: &Request, domain: &str) -> Result<(), ApiError> {
     }
     let host = headers
         .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| authority.map(Authority::as_str));
+        .and_then(|host| host.to_str().ok())
+        .or_else(|| authority.map(Authority::as_str));
     let is_same = |origin: &str| {
         let page = origin.split_once("://").map(|(_, authority)| authority);
         page.is_some() && page == host

@@ -62,12 +62,14 @@ pub(crate) async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
 }
 
 async fn copies(bench: &mut Bench<'_>, sandbox: &Sandbox, context: &str) -> Result<(), BenchError> {
-    let floor = sandbox.print_number(PLAIN_FORK, ContextRef::Id(context));
-    let floor = floor.await?;
+    let floor = sandbox
+        .print_number(PLAIN_FORK, ContextRef::Id(context))
+        .await?;
     bench.recorder.add(FLOOR, floor);
 
-    let checkpoint = bench.time(CHECKPOINT, sandbox.checkpoint_context(context));
-    let checkpoint = checkpoint.await?;
+    let checkpoint = bench
+        .time(CHECKPOINT, sandbox.checkpoint_context(context))
+        .await?;
     let start = Instant::now();
     sandbox.roll_back_context(context, &checkpoint).await?;
     bench.since(ROLLBACK, start);

@@ -60,8 +60,10 @@ pub fn run() -> ExitCode {
 /// Holds memory until it is killed. Must be called before any thread is started.
 pub fn hold() -> ExitCode {
     let pipe = std::env::args_os().nth(2).map(PathBuf::from);
-    let floor = std::env::args().nth(5).and_then(|pid| pid.parse().ok());
-    let floor = floor.and_then(Pid::from_raw);
+    let floor = std::env::args()
+        .nth(5)
+        .and_then(|pid| pid.parse().ok())
+        .and_then(Pid::from_raw);
     let (Some(pipe), Some(tree), Some(floor)) = (pipe, Tree::from_arguments(3), floor) else {
         return ExitCode::from(1);
     };

@@ -126,8 +126,10 @@ pub(crate) async fn floor_of(
         return Ok(None);
     };
     let looked = || local("look at", "/proc");
-    let pids = own.group(&sandbox.id)?.processes_of(&sandbox.id);
-    let pids = pids.map_err(looked())?;
+    let pids = own
+        .group(&sandbox.id)?
+        .processes_of(&sandbox.id)
+        .map_err(looked())?;
     let memory = Memory::of(&pids).map_err(looked())?;
     bench.recorder.warm_up(false);
     bench.recorder.add_bytes(MEMORY, memory.anonymous);

@@ -96,14 +96,18 @@ async fn from_image<'a>(
     let expanded = expanded(reference, &build.order.steps)?;
     let reference = expanded.as_str();
     let images = &build.engine.images;
-    let pulled = images.pull(reference, credentials, build.order.force).await;
-    let pulled = pulled.map_err(|error| {
-        tracing::info!(error = %Chain(&error), "an image was not fetched");
-        StepFailure::caller(error.message)
-    })?;
+    let pulled = images
+        .pull(reference, credentials, build.order.force)
+        .await
+        .map_err(|error| {
+            tracing::info!(error = %Chain(&error), "an image was not fetched");
+            StepFailure::caller(error.message)
+        })?;
     build.layers = pulled.layers;
-    let variables = pulled.environment.into_iter();
-    let variables = variables.filter(|(_, value)| !value.trim().is_empty());
+    let variables = pulled
+        .environment
+        .into_iter()
+        .filter(|(_, value)| !value.trim().is_empty());
     // What the image says counts more than what the host does.
     let host = build.engine.host_settings.environment.iter().cloned();
     build.context.environment = host.chain(variables).collect();

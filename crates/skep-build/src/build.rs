@@ -213,8 +213,9 @@ impl Build<'_> {
             return Ok(None);
         }
         let catalog = Arc::clone(&self.engine.catalog);
-        let found = tokio::task::spawn_blocking(move || catalog.step(&key)).await;
-        let found = found.map_err(StepFailure::platform)?;
+        let found = tokio::task::spawn_blocking(move || catalog.step(&key))
+            .await
+            .map_err(StepFailure::platform)?;
         found.map_err(StepFailure::platform)
     }
 
@@ -252,8 +253,9 @@ impl Build<'_> {
             context: context::to_record(&context),
         };
         let (catalog, kept) = (Arc::clone(&self.engine.catalog), record.clone());
-        let keeping = tokio::task::spawn_blocking(move || catalog.record_step(&key, &kept));
-        let keeping = keeping.await.map_err(StepFailure::platform)?;
+        let keeping = tokio::task::spawn_blocking(move || catalog.record_step(&key, &kept))
+            .await
+            .map_err(StepFailure::platform)?;
         keeping.map_err(StepFailure::platform)?;
         self.enter(record);
         if self.layers.len() > self.engine.limits.layers {
@@ -269,8 +271,10 @@ impl Build<'_> {
     async fn seal(&mut self, key: ContentKey, title: &str) -> Result<u64, StepFailure> {
         let limits = &self.engine.limits;
         let left = limits.template_bytes.saturating_sub(self.bytes);
-        let sandbox = self.open.get();
-        let sandbox = sandbox.ok_or_else(|| StepFailure::platform("a step had no sandbox"))?;
+        let sandbox = self
+            .open
+            .get()
+            .ok_or_else(|| StepFailure::platform("a step had no sandbox"))?;
         let catalog = Arc::clone(&self.engine.catalog);
         let (limit, title) = (left.min(limits.layer_bytes), title.to_owned());
         // A task of its own: a build that is cancelled leaves no half of a layer to this thread.
@@ -296,8 +300,10 @@ impl Build<'_> {
                 .await
                 .unwrap_or_else(|panic| Err(SealError::Failed(panic.into())))
         });
-        let sealed = sealing.await.map_err(StepFailure::platform)?;
-        let sealed = sealed.ok_or_else(|| StepFailure::platform("sealing a layer panicked"))?;
+        let sealed = sealing
+            .await
+            .map_err(StepFailure::platform)?
+            .ok_or_else(|| StepFailure::platform("sealing a layer panicked"))?;
         self.open.clear().await;
         sealed.map_err(|error| match error {
             SealError::TooLarge(_) => StepFailure::caller(format!(

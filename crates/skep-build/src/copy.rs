@@ -63,8 +63,9 @@ impl Build<'_> {
             let into = tempfile::tempfile_in(scratch).map_err(ArchiveError::Write)?;
             survey.write(&archive, &wanted, &into)?;
             Ok(into)
-        });
-        let written = written.await.map_err(StepFailure::platform)?;
+        })
+        .await
+        .map_err(StepFailure::platform)?;
         self.unpack(written.map_err(refused)?).await
     }
 

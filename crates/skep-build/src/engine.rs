@@ -191,8 +191,8 @@ impl Builds for Engine {
         async move {
             let collected = collecting
                 .await
-                .map_err(|panic| CollectError(panic.into()))?;
-            let collected = collected.map_err(|error| CollectError(error.into()))?;
+                .map_err(|panic| CollectError(panic.into()))?
+                .map_err(|error| CollectError(error.into()))?;
             if collected.steps + collected.layers > 0 {
                 let (steps, layers) = (collected.steps, collected.layers);
                 tracing::info!(steps, layers, "collected what no build uses");

@@ -126,8 +126,8 @@ mod tests {
     use super::*;
 
     fn check(value: &str, expected: &str) {
-        let variables = [("A", "1"), ("PATH", "/bin"), ("EMPTY", "")];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let variables = [("A", "1"), ("PATH", "/bin"), ("EMPTY", "")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let expanded = expand(value, &BTreeMap::from(variables));
         let text = expanded.unwrap_or_else(|error| format!("error: {error}"));
         assert_eq!(text, expected, "{value}");

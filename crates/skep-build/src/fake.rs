@@ -145,8 +145,7 @@ impl BuildSandbox for FakeSandbox {
 
     fn seal(&self, into: PathBuf, _limit: u64) -> BoxFuture<'_, Result<u64, SealError>> {
         self.state.note("seal".to_owned());
-        let written = std::fs::write(into.join("changed"), "something");
-        let written = written
+        let written = std::fs::write(into.join("changed"), "something")
             .map(|()| 9)
             .map_err(|error| SealError::Failed(error.into()));
         std::future::ready(written).boxed()
@@ -233,9 +232,13 @@ impl FakeReports {
 
     /// Waits for the end.
     pub async fn end(&self) -> Result<BuiltTemplate, BuildFailure> {
-        let mut end = self.end.subscribe();
-        let end = end.wait_for(Option::is_some).await;
-        let end = end.expect("the sender is in self").clone();
+        let end = self
+            .end
+            .subscribe()
+            .wait_for(Option::is_some)
+            .await
+            .expect("the sender is in self")
+            .clone();
         end.expect("waited for it")
     }
 }

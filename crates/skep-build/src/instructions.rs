@@ -148,14 +148,15 @@ impl Build<'_> {
         let failed = |reason: String| {
             StepFailure::caller(format!("failed to set the directory '{path}': {reason}"))
         };
-        let expanded = expand(path, &context::known_variables(&context));
-        let expanded = expanded.map_err(|error| failed(error.to_string()))?;
+        let expanded = expand(path, &context::known_variables(&context))
+            .map_err(|error| failed(error.to_string()))?;
         if expanded.is_empty() || expanded.contains('\0') {
             return Err(failed("it has no name".to_owned()));
         }
         let base = context.work_directory.as_deref().unwrap_or("/");
-        let directory = normal(&Path::new(base).join(expanded));
-        let directory = directory.to_string_lossy().into_owned();
+        let directory = normal(&Path::new(base).join(expanded))
+            .to_string_lossy()
+            .into_owned();
         let arguments = [
             "/bin/sh",
             "-c",
@@ -184,8 +185,8 @@ impl Build<'_> {
         let failed = |reason: String| {
             StepFailure::caller(format!("failed to set the user '{name}': {reason}"))
         };
-        let expanded = expand(name, &context::known_variables(&context));
-        let expanded = expanded.map_err(|error| failed(error.to_string()))?;
+        let expanded = expand(name, &context::known_variables(&context))
+            .map_err(|error| failed(error.to_string()))?;
         let (user, group) = match expanded.split_once(':') {
             Some((user, group)) => (user, Some(group)),
             None => (expanded.as_str(), None),

@@ -105,8 +105,8 @@ pub(crate) struct Lines {
 
 impl Lines {
     fn line(&self, stream: Stream, bytes: &[u8]) {
-        let text = String::from_utf8_lossy(bytes);
-        let text = text.trim_end();
+        let line = String::from_utf8_lossy(bytes);
+        let text = line.trim_end();
         if !text.is_empty() && self.log.take_room(text.len()) {
             let message = format!("{} [{}]: {text}", self.prefix, stream.as_str());
             self.log.say(self.level, message);

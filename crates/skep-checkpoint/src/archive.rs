@@ -85,8 +85,9 @@ pub enum ArchiveError {
 pub fn pack(mounts: &[OwnedFd], first_id: u32, to: &Path) -> Result<(), ArchiveError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    let file = options.open(to);
-    let file = file.map_err(|source| ArchiveError::Archive("make", source))?;
+    let file = options
+        .open(to)
+        .map_err(|source| ArchiveError::Archive("make", source))?;
     let mut packer = Packer {
         to: BufWriter::new(file),
         first_id,
@@ -127,8 +128,8 @@ impl Packer {
                     continue;
                 }
                 let below = path.join(name);
-                let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
-                let stat = stat.map_err(about("look at", &below))?;
+                let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                    .map_err(about("look at", &below))?;
                 // Another mount lies there.
                 if stat.st_dev != device {
                     continue;
@@ -191,8 +192,8 @@ impl Packer {
                 copied.map_err(about("read", path))
             }
             FileType::Symlink => {
-                let target = rustix::fs::readlinkat(directory, name, Vec::new());
-                let target = target.map_err(about("read", path))?;
+                let target = rustix::fs::readlinkat(directory, name, Vec::new())
+                    .map_err(about("read", path))?;
                 let kind = Kind::Symlink(hex::encode(target.to_bytes()));
                 self.put(number, path, stat, kind)
             }
@@ -276,8 +277,9 @@ pub fn unpack(archive: File, mounts: &[OwnedFd], first_id: u32) -> Result<(), Ar
     let mut directories = Vec::new();
     while let Some(entry) = next(&mut from).map_err(unreadable)? {
         let path = decode(&entry.path).map_err(unreadable)?;
-        let mount = mounts.get(entry.mount);
-        let mount = mount.ok_or_else(|| unreadable(io::ErrorKind::InvalidData.into()))?;
+        let mount = mounts
+            .get(entry.mount)
+            .ok_or_else(|| unreadable(io::ErrorKind::InvalidData.into()))?;
         make(mount.as_fd(), &path, &entry, &mut from, first_id).map_err(about("make", &path))?;
         if matches!(entry.kind, Kind::Directory) {
             directories.push((entry, path));

@@ -56,8 +56,8 @@ fn is_held(pid: i32, processes: &[i32]) -> io::Result<bool> {
 fn is_traced(status: &str, processes: &[i32]) -> bool {
     let tracer = status
         .lines()
-        .find_map(|line| line.strip_prefix("TracerPid:"));
-    let tracer = tracer.and_then(|tracer| tracer.trim().parse().ok());
+        .find_map(|line| line.strip_prefix("TracerPid:"))
+        .and_then(|tracer| tracer.trim().parse().ok());
     tracer.is_some_and(|tracer| tracer != 0 && !processes.contains(&tracer))
 }
 

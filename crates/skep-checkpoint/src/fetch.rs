@@ -120,14 +120,20 @@ fn fetch_into(work: &Path, sources: &str, configuration: &str) -> Result<(), Fet
 }
 
 fn run(program: &'static str, mut command: Command) -> Result<(), FetchError> {
-    let output = command.stdin(Stdio::null()).env("LC_ALL", "C").output();
-    let output = output.map_err(|source| FetchError::Program { program, source })?;
+    let output = command
+        .stdin(Stdio::null())
+        .env("LC_ALL", "C")
+        .output()
+        .map_err(|source| FetchError::Program { program, source })?;
     if output.status.success() {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr);
-    let said = text.lines().rfind(|line| !line.trim().is_empty());
-    let said = said.unwrap_or("nothing").to_owned();
+    let said = text
+        .lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or("nothing")
+        .to_owned();
     Err(FetchError::Failed { program, said })
 }
 

@@ -19,8 +19,8 @@ pub(crate) fn inner_pid(pid: i32) -> io::Result<i32> {
     let status = status(&format!("/proc/{pid}"))?;
     let number = status
         .get("NSpid")
-        .and_then(|all| all.split_whitespace().last());
-    let number = number.and_then(|number| number.parse().ok());
+        .and_then(|all| all.split_whitespace().last())
+        .and_then(|number| number.parse().ok());
     number.ok_or_else(|| io::Error::other("a process without a number"))
 }
 

@@ -129,8 +129,11 @@ impl Sealing {
         }
         for (name, path) in pages {
             let size = size(&path)?;
-            let known = hashed.0.get(&name).filter(|(known, _)| *known == size);
-            let known = known.ok_or_else(|| SealError::Differs(name.clone()))?;
+            let known = hashed
+                .0
+                .get(&name)
+                .filter(|(known, _)| *known == size)
+                .ok_or_else(|| SealError::Differs(name.clone()))?;
             sealed.0.insert(name, known.clone());
         }
         Ok(sealed)
@@ -279,8 +282,10 @@ fn files(directory: &Path) -> Result<Vec<(String, PathBuf)>, SealError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        let name = entry.file_name().into_string();
-        let name = name.map_err(|name| SealError::Differs(name.to_string_lossy().into_owned()))?;
+        let name = entry
+            .file_name()
+            .into_string()
+            .map_err(|name| SealError::Differs(name.to_string_lossy().into_owned()))?;
         files.push((name, entry.path()));
     }
     Ok(files)

@@ -162,13 +162,18 @@ pub fn foreign_files(
 /// one of them.
 fn external_mounts(own: &[proc::Mount]) -> Vec<ExternalMount> {
     let is_in_proc = |mount: &proc::Mount| mount.point.starts_with("/proc/");
-    let shown = own.iter().filter(|mount| !is_in_proc(mount));
-    let shown: BTreeSet<&str> = shown.map(|mount| mount.device.as_str()).collect();
+    let shown: BTreeSet<&str> = own
+        .iter()
+        .filter(|mount| !is_in_proc(mount))
+        .map(|mount| mount.device.as_str())
+        .collect();
     // A mask over a part of `/proc` shows a file or a directory of `/dev` or `/sys`; CRIU finds it
     // there, as it does what is read-only of `/proc` itself.
     let is_view = |mount: &&proc::Mount| is_in_proc(mount) && shown.contains(mount.device.as_str());
-    let made = own.iter().filter(|mount| !is_view(mount));
-    let made = made.filter(|mount| !["/", "/proc"].contains(&mount.point.as_str()));
+    let made = own
+        .iter()
+        .filter(|mount| !is_view(mount))
+        .filter(|mount| !["/", "/proc"].contains(&mount.point.as_str()));
     let named = made.enumerate().map(|(number, mount)| ExternalMount {
         key: format!("skep-{number}"),
         point: mount.point.clone(),
@@ -518,8 +523,8 @@ mod tests {
         let known = found
             .files
             .values()
-            .find(|file| file.origin == Origin::Host(path.clone()));
-        let known = known.unwrap();
+            .find(|file| file.origin == Origin::Host(path.clone()))
+            .unwrap();
         assert!(known.key.ends_with(&format!(":{inode:x}")));
         assert_eq!(known.flags.unwrap() & 3, 1);
         let number = reader.as_raw_fd();

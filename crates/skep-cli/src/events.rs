@@ -60,8 +60,10 @@ fn show(event: &SandboxEvent, output: OutputArgs) -> Result<(), CliError> {
         return print_json_line(event);
     }
     let time = event.timestamp.strftime("%Y-%m-%d %H:%M:%S");
-    let kind = event.kind.strip_prefix(EVENT_TYPE_PREFIX);
-    let kind = kind.unwrap_or(&event.kind);
+    let kind = event
+        .kind
+        .strip_prefix(EVENT_TYPE_PREFIX)
+        .unwrap_or(&event.kind);
     let data = &event.event_data;
     let reason = data.end_reason.as_ref().map(|reason| format!(": {reason}"));
     let lived = data.execution.as_ref().map(|execution| {

@@ -214,8 +214,11 @@ async fn asked(terminal: &Terminal, name: &str) -> io::Result<String> {
 }
 
 fn row(secret: &Secret) -> Vec<String> {
-    let pairs = secret.metadata.iter();
-    let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key}={value}")).collect();
+    let pairs: Vec<String> = secret
+        .metadata
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
     vec![
         secret.name.clone(),
         secret.secret_id.clone(),

@@ -21,8 +21,9 @@ pub(crate) async fn pieces(
     source: &Path,
     length: u64,
 ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, CliError> {
-    let file = tokio::fs::File::open(source);
-    let file = file.await.map_err(FileError::on("copy", source))?;
+    let file = tokio::fs::File::open(source)
+        .await
+        .map_err(FileError::on("copy", source))?;
     Ok(futures_util::stream::try_unfold(
         file.take(length),
         async |mut file| {

@@ -174,8 +174,9 @@ impl VolumeFiles {
         path: &str,
         content: impl Into<Bytes>,
     ) -> Result<VolumeEntry, ClientError> {
-        let request = self.stream(Method::PUT, forced(self.url("file", path)));
-        let request = request.body(Body::from(content.into()));
+        let request = self
+            .stream(Method::PUT, forced(self.url("file", path)))
+            .body(Body::from(content.into()));
         let operation = format!("write file `{path}`");
         self.client.call(&operation, request).await
     }
@@ -194,9 +195,10 @@ impl VolumeFiles {
     where
         S: Stream<Item = std::io::Result<Bytes>> + Send + 'static,
     {
-        let request = self.stream(Method::PUT, forced(self.url("file", path)));
-        let request = request.header(CONTENT_LENGTH, length);
-        let request = request.body(Body::wrap_stream(content));
+        let request = self
+            .stream(Method::PUT, forced(self.url("file", path)))
+            .header(CONTENT_LENGTH, length)
+            .body(Body::wrap_stream(content));
         let operation = format!("write file `{path}`");
         self.client.call(&operation, request).await
     }

@@ -479,8 +479,10 @@ fn names<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Vec<String>, D::
     Ok(match Names::deserialize(source)? {
         Names::List(names) => names,
         Names::Text(text) => {
-            let names = text.split(',').map(str::trim);
-            let names = names.filter(|name| !name.is_empty());
+            let names = text
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty());
             names.map(str::to_owned).collect()
         }
     })

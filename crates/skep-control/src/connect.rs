@@ -89,8 +89,7 @@ impl Control {
         let not_found = || SandboxNotFound(id.clone());
         let found = self.inner.registry.find_anywhere(id);
         let entry = found.ok_or_else(not_found)?;
-        let caller = self.owner(&entry.order.team).await;
-        let caller = caller.ok_or_else(not_found)?;
+        let caller = self.owner(&entry.order.team).await.ok_or_else(not_found)?;
         let order = ConnectOrder {
             lifetime: None,
             start: ResumeStart::AsPaused,

@@ -88,8 +88,8 @@ impl Control {
     ) -> Result<Sandbox, DeadlineError> {
         let sandbox = self.changeable(caller, id).await?;
         let started_at = sandbox.status.started_at;
-        let left = time_left(now(), started_at, caller.limits.lifetime);
-        let left = left.ok_or(DeadlineError::Exhausted)?;
+        let left =
+            time_left(now(), started_at, caller.limits.lifetime).ok_or(DeadlineError::Exhausted)?;
         self.change(sandbox, lifetime.min(left), DeadlineMode::Set)
             .await
     }

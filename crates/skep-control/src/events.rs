@@ -146,8 +146,9 @@ impl Control {
 
     /// Forgets events that are too old or too many; returns how many.
     pub(crate) async fn forget_events(&self) -> Result<usize, StoreError> {
-        let before = Timestamp::now().checked_sub(RETENTION);
-        let before = before.unwrap_or(Timestamp::MIN);
+        let before = Timestamp::now()
+            .checked_sub(RETENTION)
+            .unwrap_or(Timestamp::MIN);
         let mut forgotten = 0;
         loop {
             let events = self.inner.store.events();

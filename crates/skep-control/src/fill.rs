@@ -41,21 +41,27 @@ impl Control {
         sandbox: &SandboxId,
         template: &HeaderTemplate,
     ) -> Result<Zeroizing<String>, FillError> {
-        let entry = self.inner.registry.find_anywhere(sandbox);
-        let entry = entry.ok_or(FillError::NoSandbox)?;
+        let entry = self
+            .inner
+            .registry
+            .find_anywhere(sandbox)
+            .ok_or(FillError::NoSandbox)?;
         let order = &entry.order;
         let mut values = Vec::with_capacity(template.parts().len());
         for part in template.parts() {
             values.push(match part {
                 TemplatePart::Text(text) => Zeroizing::new(text.clone()),
                 TemplatePart::Secret(name) => {
-                    let value = self.secret_value(&order.team, name).await;
-                    let value = value.map_err(|error| refused(name, &error))?;
+                    let value = self
+                        .secret_value(&order.team, name)
+                        .await
+                        .map_err(|error| refused(name, &error))?;
                     Zeroizing::new(value.reveal().to_owned())
                 }
                 TemplatePart::Token(name) => {
-                    let audience = order.identity.audience(name);
-                    let audience = audience.ok_or_else(|| FillError::NoToken(name.clone()))?;
+                    let audience = (order.identity)
+                        .audience(name)
+                        .ok_or_else(|| FillError::NoToken(name.clone()))?;
                     self.mint(order, audience).await.map_err(|error| {
                         tracing::error!(error = %Chain(&error), "an identity token cannot be minted");
                         FillError::Unavailable

@@ -207,11 +207,11 @@ mod tests {
             .into_iter()
             .map(|team| (SandboxId::random(), team.clone()))
             .collect();
-        let sizes = owners
+        let sizes: HashMap<_, _> = owners
             .iter()
             .map(|(id, _)| id.clone())
-            .zip([1, 10, 10, 1, 10]);
-        let sizes: HashMap<_, _> = sizes.collect();
+            .zip([1, 10, 10, 1, 10])
+            .collect();
         let ids = |range: &[usize]| range.iter().map(|index| owners[*index].0.clone()).collect();
         let forgotten: Vec<SandboxId> = ids(&[1, 2]);
         assert_eq!(beyond_a_fair_share(&owners, &sizes, 15), forgotten);

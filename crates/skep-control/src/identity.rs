@@ -99,19 +99,23 @@ impl Control {
         let issuer = self.identity_issuer().ok_or(IdentityError::NoIssuer)?;
         let keys = self.current_keys().await?;
         let now = now();
-        let signing = Rotation::of(&ages(&keys, now), Duration::MAX).signing;
-        let signing = signing.and_then(|number| keys.get(number));
-        let signing = signing.ok_or(SigningKeyError::Make)?;
-        let status = self.inner.nodes.status(&order.id).await;
-        let status = status.ok_or(IdentityError::NoSandbox)?;
+        let signing = Rotation::of(&ages(&keys, now), Duration::MAX)
+            .signing
+            .and_then(|number| keys.get(number))
+            .ok_or(SigningKeyError::Make)?;
+        let status = self
+            .inner
+            .nodes
+            .status(&order.id)
+            .await
+            .ok_or(IdentityError::NoSandbox)?;
         let subject = Subject {
             team: order.team.clone(),
             template: order.template.clone(),
             sandbox: order.id.clone(),
             execution: status.execution,
         };
-        let now = Duration::try_from(now.duration_since(Timestamp::UNIX_EPOCH));
-        let now = now.unwrap_or_default();
+        let now = Duration::try_from(now.duration_since(Timestamp::UNIX_EPOCH)).unwrap_or_default();
         let token = skep_identity::sign(&signing.key, issuer, &subject, audience, now)?;
         Ok(token)
     }

@@ -52,8 +52,10 @@ impl Control {
     /// [`StopError::NotFound`] also if somebody else ends it, but not before it is gone.
     /// [`StopError::Node`] if something of it is left: it keeps its place in the team's quota.
     pub async fn kill(&self, caller: &Caller, id: &SandboxId) -> Result<(), StopError> {
-        let known = self.known(caller, id).await;
-        let known = known.ok_or_else(|| SandboxNotFound(id.clone()))?;
+        let known = self
+            .known(caller, id)
+            .await
+            .ok_or_else(|| SandboxNotFound(id.clone()))?;
         match known.status.phase {
             Phase::Running
             | Phase::Snapshotting

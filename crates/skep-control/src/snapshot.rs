@@ -283,8 +283,10 @@ impl Control {
             let checkpoint = record.checkpoint.clone();
             // A paused one runs afterwards, so it counts like one that is resumed.
             let turn = entry.resuming.lock().await;
-            let quota = control.part_for_resume(&caller, &entry).await;
-            let quota = quota.map_err(ChangeError::from)?;
+            let quota = control
+                .part_for_resume(&caller, &entry)
+                .await
+                .map_err(ChangeError::from)?;
             let request = RollBackRequest {
                 restart: match checkpoint.kind {
                     ImageKind::Memory => None,
@@ -325,8 +327,10 @@ impl Control {
         if is_foreign(reference, team) {
             return Ok(None);
         }
-        let tag = reference.tag.clone();
-        let tag = tag.unwrap_or_else(|| USUAL_TAG.to_owned());
+        let tag = reference
+            .tag
+            .clone()
+            .unwrap_or_else(|| USUAL_TAG.to_owned());
         let checkpoints = self.inner.store.checkpoints();
         let named = reference.identifier.clone();
         checkpoints.find(team.id.clone(), named, tag).await

@@ -109,9 +109,8 @@ impl Control {
         tag: &str,
         reference: &TemplateReference,
     ) -> Result<ResolveError, StoreError> {
-        let assigned = self.inner.store.tags().list(record.id.clone()).await?;
-        let assigned = assigned.iter().find(|assigned| assigned.tag == tag);
-        if let Some(assigned) = assigned
+        let all = self.inner.store.tags().list(record.id.clone()).await?;
+        if let Some(assigned) = all.iter().find(|assigned| assigned.tag == tag)
             && let Some(build) = self.inner.store.builds().find(assigned.build).await?
             && matches!(build.status, BuildStatus::Waiting | BuildStatus::Building)
         {

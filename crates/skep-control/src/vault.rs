@@ -155,8 +155,9 @@ impl Vault {
         }
         let source = self.source.clone();
         let reading = tokio::task::spawn_blocking(move || read(&source)).await;
-        let keys = reading.map_err(|_panicked| SecretError::BrokeOff)?;
-        let keys = keys.map_err(SecretError::Key)?;
+        let keys = reading
+            .map_err(|_panicked| SecretError::BrokeOff)?
+            .map_err(SecretError::Key)?;
         self.keys.lock().clone_from(&keys);
         Ok(keys)
     }

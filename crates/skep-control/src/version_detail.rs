@@ -67,14 +67,21 @@ impl Control {
         let build = match named {
             Some(build) if is_own => self.find_build(caller, reference, build).await?,
             _ => {
-                let version = self.find_version(&caller.team, reference).await?;
-                let version = version.ok_or_else(|| ResolveError::NoSuchTag(reference.clone()))?;
+                let version = self
+                    .find_version(&caller.team, reference)
+                    .await?
+                    .ok_or_else(|| ResolveError::NoSuchTag(reference.clone()))?;
                 let found = self.inner.store.builds().find(version.build).await?;
                 found.ok_or(VersionError::UnknownBuild(version.build))?
             }
         };
-        let detail = self.inner.store.builds().detail(build.id).await?;
-        let detail = detail.ok_or(VersionError::UnknownBuild(build.id))?;
+        let detail = self
+            .inner
+            .store
+            .builds()
+            .detail(build.id)
+            .await?
+            .ok_or(VersionError::UnknownBuild(build.id))?;
         let image = detail.built.map(|built| built.image);
         let history = self.version_history(caller, reference).await?;
         Ok(VersionDetail {
@@ -97,11 +104,13 @@ impl Control {
         caller: &Caller,
         reference: &TemplateReference,
     ) -> Result<VersionHistory, VersionError> {
-        let history = self.template_history(caller, reference).await;
-        let history = history.map_err(|error| match error {
-            TemplateError::Resolve(error) => VersionError::Resolve(error),
-            TemplateError::Record(error) => VersionError::Record(error),
-        })?;
+        let history =
+            self.template_history(caller, reference)
+                .await
+                .map_err(|error| match error {
+                    TemplateError::Resolve(error) => VersionError::Resolve(error),
+                    TemplateError::Record(error) => VersionError::Record(error),
+                })?;
         let template = history.listed.info.id.clone();
         let meanings = self.inner.store.tags().meanings(template).await?;
         let row = |build: BuildRecord| VersionRow {
@@ -130,8 +139,12 @@ impl Control {
         below: usize,
     ) -> Result<LayerFiles, VersionError> {
         let detail = self.version_detail(caller, reference).await?;
-        let layers = detail.layers.iter().skip(below).map(|layer| layer.key);
-        let layers: Vec<_> = layers.collect();
+        let layers: Vec<_> = detail
+            .layers
+            .iter()
+            .skip(below)
+            .map(|layer| layer.key)
+            .collect();
         Ok(self.inner.templates.files(&layers, MOST_FILES).await?)
     }
 

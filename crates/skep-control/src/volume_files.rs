@@ -71,8 +71,13 @@ impl Control {
         if !self.volume_token(id).matches(token) {
             return Err(AuthError::Unknown);
         }
-        let volume = self.inner.store.volumes().find(id).await?;
-        let volume = volume.ok_or(AuthError::Unknown)?;
+        let volume = self
+            .inner
+            .store
+            .volumes()
+            .find(id)
+            .await?
+            .ok_or(AuthError::Unknown)?;
         let team = self.inner.store.teams().find(volume.team.clone()).await?;
         let blocked = match team.ok_or(AuthError::Unknown)?.standing {
             Standing::Good => None,
@@ -226,8 +231,10 @@ impl VolumeFiles {
         work: impl FnOnce(Arc<Content>) -> Result<T, ContentError> + Send + 'static,
     ) -> Result<T, FilesError> {
         let id = self.volume.id;
-        let content = self.control.on_backend(move |backend| backend.content(id));
-        let content = content.await?;
+        let content = self
+            .control
+            .on_backend(move |backend| backend.content(id))
+            .await?;
         blocking(move || work(content)).await
     }
 }

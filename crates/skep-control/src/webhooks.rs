@@ -88,8 +88,9 @@ impl Control {
             created_at: at,
             updated_at: at,
         };
-        let sealed = self.seal_signature(caller, record.id, &webhook.secret);
-        let sealed = sealed.await?;
+        let sealed = self
+            .seal_signature(caller, record.id, &webhook.secret)
+            .await?;
         let webhooks = self.inner.store.webhooks();
         let inserting = webhooks.insert_within(record.clone(), sealed, MOST_WEBHOOKS);
         if inserting.recorded().await? {

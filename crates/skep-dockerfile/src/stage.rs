@@ -89,8 +89,9 @@ impl Draft {
 
 impl Reader {
     pub(crate) fn new(arguments: &[(&str, &str)]) -> Self {
-        let given = arguments.iter();
-        let given = given.map(|(name, value)| ((*name).to_owned(), ((*value).to_owned(), false)));
+        let given = arguments
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), ((*value).to_owned(), false)));
         Self {
             given: given.collect(),
             globals: BTreeMap::new(),

@@ -10,8 +10,7 @@ use hyper::header::{
 pub(crate) fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
     const WEB_SOCKET: &str = "websocket";
     let has_option = headers.get_all(CONNECTION).iter().any(|value| {
-        let options = value.to_str().unwrap_or_default().split(',');
-        let mut options = options.map(str::trim);
+        let mut options = value.to_str().unwrap_or_default().split(',').map(str::trim);
         options.any(|option| option.eq_ignore_ascii_case("upgrade"))
     });
     let protocol = headers.get(UPGRADE)?;

@@ -36,8 +36,10 @@ impl Edge {
     /// Returns true for names of sandboxes' ports, such as `8000-i8f6.example.com`: what else is below
     /// the domain is not for sandboxes.
     pub fn serves(&self, host: &HostName) -> bool {
-        let label = host.as_str().strip_suffix(self.domain.as_str());
-        let label = label.and_then(|label| label.strip_suffix('.'));
+        let label = host
+            .as_str()
+            .strip_suffix(self.domain.as_str())
+            .and_then(|label| label.strip_suffix('.'));
         let parts = label.and_then(|label| label.split_once('-'));
         parts.is_some_and(|(port, id)| port.parse::<u16>().is_ok() && !id.contains('.'))
     }

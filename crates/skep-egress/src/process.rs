@@ -110,8 +110,10 @@ fn serve(user: u32, sandbox: Ipv4Addr) -> io::Result<()> {
 async fn accept(listener: &TcpListener, desk: &Arc<Desk>, sandbox: Ipv4Addr) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let place = Arc::clone(&places).acquire_owned().await;
-        let place = place.expect("nobody closes the semaphore");
+        let place = Arc::clone(&places)
+            .acquire_owned()
+            .await
+            .expect("nobody closes the semaphore");
         let (stream, client) = match listener.accept().await {
             Ok(accepted) => accepted,
             // The client has gone again, or there is no descriptor at this moment.

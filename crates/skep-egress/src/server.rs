@@ -237,8 +237,10 @@ impl Keeper {
         while let Some((message, _nothing)) = channel.receive::<FromProxy>().await? {
             match message {
                 FromProxy::Dial(wanted) => {
-                    let turn = Arc::clone(&dials).acquire_owned().await;
-                    let turn = turn.expect("nobody closes the semaphore");
+                    let turn = Arc::clone(&dials)
+                        .acquire_owned()
+                        .await
+                        .expect("nobody closes the semaphore");
                     let (room, channel) = (Arc::clone(&self.room), Arc::clone(channel));
                     let process = room.live.process();
                     drop(skep_telemetry::spawn("dial a host", async move {

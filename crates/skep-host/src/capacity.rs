@@ -49,8 +49,8 @@ fn memory(meminfo: &Path, cgroup_root: &Path) -> io::Result<Capacity> {
             "memory/memory.stat",
         ),
         ("memory.max", "memory.current", "memory.stat"),
-    ];
-    let groups = groups.map(|(limit, used, statistics)| {
+    ]
+    .map(|(limit, used, statistics)| {
         let number = |name| number_in(&cgroup_root.join(name));
         let limit = number(limit).filter(|limit| *limit < host.total)?;
         // Page cache that nobody has used lately is given back when it is asked for.
@@ -89,8 +89,9 @@ fn processes(cgroup_root: &Path) -> io::Result<Capacity> {
     let used: u64 = running
         .and_then(|(_, all)| all.parse().ok())
         .ok_or_else(|| io::Error::other("unexpected contents of loadavg"))?;
-    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
-    let limits = limits.iter().filter_map(|path| number_in(Path::new(path)));
+    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"]
+        .iter()
+        .filter_map(|path| number_in(Path::new(path)));
     let total = limits.min().unwrap_or_default();
     let host = Capacity {
         total,
@@ -153,8 +154,9 @@ fn living_groups(cgroup_root: &Path) -> io::Result<u64> {
     match fs::read_to_string(cgroup_root.join("cgroup.stat")) {
         Ok(text) => {
             let mut lines = text.lines();
-            let count = lines.find_map(|line| line.strip_prefix("nr_descendants "));
-            let count = count.and_then(|count| count.parse::<u64>().ok());
+            let count = lines
+                .find_map(|line| line.strip_prefix("nr_descendants "))
+                .and_then(|count| count.parse::<u64>().ok());
             count
                 .map(|below| below + 1)
                 .ok_or_else(|| io::Error::other("unexpected contents of cgroup.stat"))

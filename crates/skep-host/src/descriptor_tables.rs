@@ -64,8 +64,12 @@ impl<'a> Owners<'a> {
     pub(crate) fn threads(&self, pid: &str) -> Threads {
         let directory = self.proc.join(pid).join("task");
         let first = directory.join(pid);
-        let threads = fs::read_dir(&directory).into_iter().flatten().flatten();
-        let mut threads: Vec<_> = threads.map(|thread| thread.path()).collect();
+        let mut threads: Vec<_> = fs::read_dir(&directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|thread| thread.path())
+            .collect();
         let is_all = threads.len() <= THREADS;
         shuffle(&mut threads);
         threads.truncate(THREADS);

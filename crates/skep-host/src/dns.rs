@@ -204,8 +204,10 @@ impl Service {
     /// Resolvers that the owner of a sandbox has named, without those that it may not reach: it is
     /// the host that asks them.
     fn own_upstreams(&self, own: &[Ipv4Addr]) -> Upstreams {
-        let reached = own.iter().filter(|address| self.is_reached(**address));
-        let reached = reached.map(|address| SocketAddr::from((*address, PORT)));
+        let reached = own
+            .iter()
+            .filter(|address| self.is_reached(**address))
+            .map(|address| SocketAddr::from((*address, PORT)));
         Upstreams::new(reached.collect())
     }
 

@@ -238,8 +238,8 @@ fn others(own: Option<u8>, cgroup_root: &Path) -> io::Result<Vec<OtherInstallati
 /// Sandboxes and the cgroups they are in, on whatever version; returns how many processes run.
 fn groups(naming: Naming, root: &Path, items: &mut Vec<Item>) -> io::Result<usize> {
     let controllers = directories(root)?.into_iter().map(|name| root.join(name));
-    let parents = std::iter::once(root.to_owned()).chain(controllers);
-    let parents: Vec<PathBuf> = parents
+    let parents: Vec<PathBuf> = std::iter::once(root.to_owned())
+        .chain(controllers)
         .map(|directory| directory.join(naming.cgroup()))
         .filter(|parent| parent.is_dir())
         .collect();
@@ -333,8 +333,10 @@ fn setting_item(setting: &ChangedSetting) -> Item {
 /// Mounts below the data directory that this process sees.
 fn mounts(data_dir: &Path, items: &mut Vec<Item>) -> io::Result<()> {
     let table = fs::read_to_string("/proc/self/mountinfo")?;
-    let points = table.lines().filter_map(|line| line.split(' ').nth(4));
-    let points = points.map(unescaped);
+    let points = table
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .map(unescaped);
     let below = points.filter(|point| Path::new(point).starts_with(data_dir));
     items.extend(below.map(|point| item(Kind::Mount, point)));
     Ok(())

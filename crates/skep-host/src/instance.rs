@@ -95,8 +95,11 @@ impl Instance {
             return Err(InstanceError::DataInUse(data_dir.to_owned()));
         }
         fs::create_dir_all(claims).map_err(file(claims))?;
-        let remembered = read(&mut data).map_err(file(&remembered_at))?;
-        let remembered: Option<u8> = remembered.trim().parse().ok();
+        let remembered: Option<u8> = read(&mut data)
+            .map_err(file(&remembered_at))?
+            .trim()
+            .parse()
+            .ok();
         let owner = fs::canonicalize(data_dir).map_err(file(data_dir))?;
         let candidates = remembered.into_iter().chain(0..INSTANCES);
         for number in candidates.filter(|number| *number < INSTANCES) {
@@ -213,14 +216,17 @@ impl Naming {
     /// The slots whose ids a user namespace has, by its map of ids as the host sees it. The
     /// host's own namespace has none of its own.
     pub(crate) fn slots_in_map(self, map: &str) -> Vec<Slot> {
-        let ranges = map.lines().filter_map(|line| {
-            let mut numbers = line.split_whitespace().map(str::parse::<u32>);
-            match (numbers.next()?, numbers.next()?, numbers.next()?) {
-                (Ok(_), Ok(first), Ok(count)) => Some(first..first.saturating_add(count)),
-                _ => None,
-            }
-        });
-        let ranges: Vec<_> = ranges.filter(|range| range.start >= FIRST_ID).collect();
+        let ranges: Vec<_> = map
+            .lines()
+            .filter_map(|line| {
+                let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+                match (numbers.next()?, numbers.next()?, numbers.next()?) {
+                    (Ok(_), Ok(first), Ok(count)) => Some(first..first.saturating_add(count)),
+                    _ => None,
+                }
+            })
+            .filter(|range| range.start >= FIRST_ID)
+            .collect();
         (0..SLOTS)
             .map(|number| self.slot(number))
             .filter(|slot| ranges.iter().any(|range| range.contains(&slot.first_id())))

@@ -221,8 +221,10 @@ impl KernelSettings {
             return Ok(Vec::new());
         }
         let record = self.lock()?;
-        let entries = record.entries.iter();
-        let entries = entries.filter(|entry| self.is_here(entry) && !is_of_interface(entry));
+        let entries = record
+            .entries
+            .iter()
+            .filter(|entry| self.is_here(entry) && !is_of_interface(entry));
         entries
             .map(|entry| self.judge(entry, &record, is_needed))
             .collect()

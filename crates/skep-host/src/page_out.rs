@@ -122,12 +122,14 @@ fn step(process: &OwnedFd, mut ranges: &[Range<usize>]) -> u64 {
         let done = skep_linux::page_out_process(process.as_fd(), ranges).unwrap_or_default();
         total += done as u64;
         let mut left = done;
-        let whole = ranges.iter().take_while(|range| {
-            let is_done = left >= range.len();
-            left = left.saturating_sub(range.len());
-            is_done
-        });
-        let whole = whole.count();
+        let whole = ranges
+            .iter()
+            .take_while(|range| {
+                let is_done = left >= range.len();
+                left = left.saturating_sub(range.len());
+                is_done
+            })
+            .count();
         // The one at which the kernel stopped is passed over.
         ranges = ranges.get(whole + 1..).unwrap_or_default();
     }

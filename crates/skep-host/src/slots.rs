@@ -142,8 +142,8 @@ impl Slots {
     /// large.
     pub(crate) fn reserve(&self, count: u16) -> Option<Run> {
         let mut state = self.state.lock();
-        let counts = std::iter::successors(Some(count), |count| Some(count / 2));
-        let mut counts = counts.take_while(|next| *next >= count.min(LEAST) && *next > 0);
+        let mut counts = std::iter::successors(Some(count), |count| Some(count / 2))
+            .take_while(|next| *next >= count.min(LEAST) && *next > 0);
         let run = counts.find_map(|count| state.gap(count))?;
         state.reserved[run.indices()].fill(Some(run.first));
         state.taken[usize::from(run.first)] = true;
@@ -221,8 +221,10 @@ impl Slots {
     pub(crate) fn hold_remembered(&self) -> Vec<Slot> {
         let mut state = self.state.lock();
         let remembered = std::mem::take(&mut state.remembered);
-        let free = remembered.into_iter().filter(|index| !state.taken[*index]);
-        let free: Vec<_> = free.collect();
+        let free: Vec<_> = remembered
+            .into_iter()
+            .filter(|index| !state.taken[*index])
+            .collect();
         for index in &free {
             state.taken[*index] = true;
         }

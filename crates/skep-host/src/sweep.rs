@@ -67,8 +67,8 @@ impl Leases {
             .filter_map(|name| name.parse().ok())
             .filter(|id| !self.is_leased(id))
             .collect();
-        let links = gateway::links(self.naming);
-        let links = links.map_err(|error| unlisted("network links")(error.into()))?;
+        let links =
+            gateway::links(self.naming).map_err(|error| unlisted("network links")(error.into()))?;
         let unused = links.into_iter().filter(|slot| !self.slots.is_taken(*slot));
         Ok((ids, unused.collect()))
     }
@@ -76,11 +76,13 @@ impl Leases {
     /// Takes the slots whose ids living processes of a sandbox have: nobody else may have them.
     /// Blocks.
     fn take_slots_of(&self, id: &SandboxId) -> Vec<TakenSlot> {
-        let processes = self.cgroups.processes(&Group::new(id));
-        let processes = processes.unwrap_or_else(|error| {
-            tracing::warn!(sandbox = %id, error = %Chain(&error), "cannot list processes");
-            Vec::new()
-        });
+        let processes = self
+            .cgroups
+            .processes(&Group::new(id))
+            .unwrap_or_else(|error| {
+                tracing::warn!(sandbox = %id, error = %Chain(&error), "cannot list processes");
+                Vec::new()
+            });
         let mut slots: Vec<_> = (processes.into_iter())
             .flat_map(|process| {
                 // It may have ended meanwhile, which is what everybody wants.

@@ -32,10 +32,12 @@ impl FromStr for Issuer {
 
     fn from_str(text: &str) -> Result<Self, IssuerError> {
         let url = text.trim_end_matches('/');
-        let rest = url.strip_prefix("https://");
-        let rest = rest.or_else(|| url.strip_prefix("http://"));
-        let authority = rest.and_then(|rest| rest.split('/').next());
-        let authority = authority.ok_or(IssuerError)?;
+        let rest = url
+            .strip_prefix("https://")
+            .or_else(|| url.strip_prefix("http://"));
+        let authority = rest
+            .and_then(|rest| rest.split('/').next())
+            .ok_or(IssuerError)?;
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"?#@\"<>\\".contains(&byte);
         if authority.is_empty() || !url.bytes().all(is_plain) {
             return Err(IssuerError);

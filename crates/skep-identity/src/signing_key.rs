@@ -53,8 +53,8 @@ impl SigningKey {
     /// [`SigningKeyError::Make`]
     pub fn generate() -> Result<Zeroizing<Vec<u8>>, SigningKeyError> {
         let random = SystemRandom::new();
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random);
-        let document = document.map_err(|_unspecified| SigningKeyError::Make)?;
+        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
+            .map_err(|_unspecified| SigningKeyError::Make)?;
         Ok(Zeroizing::new(document.as_ref().to_vec()))
     }
 
@@ -65,10 +65,10 @@ impl SigningKey {
     /// [`SigningKeyError::Malformed`]
     pub fn from_pkcs8(document: &[u8]) -> Result<Self, SigningKeyError> {
         let random = SystemRandom::new();
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document, &random);
-        let pair = pair.map_err(|_rejected| SigningKeyError::Malformed)?;
-        let public = PublicKey::of_point(pair.public_key().as_ref());
-        let public = public.ok_or(SigningKeyError::Malformed)?;
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document, &random)
+            .map_err(|_rejected| SigningKeyError::Malformed)?;
+        let public =
+            PublicKey::of_point(pair.public_key().as_ref()).ok_or(SigningKeyError::Malformed)?;
         Ok(Self { pair, public })
     }
 
@@ -78,8 +78,10 @@ impl SigningKey {
     }
 
     pub(crate) fn sign(&self, text: &[u8]) -> Result<Vec<u8>, SigningKeyError> {
-        let signature = self.pair.sign(&SystemRandom::new(), text);
-        let signature = signature.map_err(|_unspecified| SigningKeyError::Sign)?;
+        let signature = self
+            .pair
+            .sign(&SystemRandom::new(), text)
+            .map_err(|_unspecified| SigningKeyError::Sign)?;
         Ok(signature.as_ref().to_vec())
     }
 }

@@ -125,8 +125,9 @@ fn close(path: &Path) -> Result<usize, DataDirError> {
         }
     }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = open(&path, flags, Mode::empty()).map_err(io::Error::from);
-    let directory = directory.map_err(failed("open", &path))?;
+    let directory = open(&path, flags, Mode::empty())
+        .map_err(io::Error::from)
+        .map_err(failed("open", &path))?;
     let walk = Walk {
         server: rustix::process::geteuid().as_raw(),
     };

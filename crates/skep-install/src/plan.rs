@@ -217,8 +217,10 @@ fn cache(
     if !directories::is_cache(path) {
         return Ok(None);
     }
-    let data_dir = installation.data_dir.canonicalize();
-    let data_dir = data_dir.unwrap_or_else(|_| installation.data_dir.clone());
+    let data_dir = installation
+        .data_dir
+        .canonicalize()
+        .unwrap_or_else(|_| installation.data_dir.clone());
     let (is_ours, users) = cache_users::users(path, &data_dir).map_err(InstallError::failure)?;
     let others = others.iter().map(|other| &other.data_dir);
     let other = users.iter().chain(others).next();

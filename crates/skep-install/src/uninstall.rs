@@ -21,8 +21,10 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// [`InstallError`]; it can be run again.
 pub async fn uninstall(installation: &Installation, plan: &Plan) -> Result<(), InstallError> {
-    let data_dir = installation.data_dir.canonicalize();
-    let data_dir = data_dir.unwrap_or_else(|_| installation.data_dir.clone());
+    let data_dir = installation
+        .data_dir
+        .canonicalize()
+        .unwrap_or_else(|_| installation.data_dir.clone());
     if plan.is_on_host() {
         dismantle(&installation.data_dir).await?;
     }
@@ -66,9 +68,10 @@ fn unmount_below(data_dir: &Path, plan: &Plan) -> Result<(), InstallError> {
 async fn nothing_is_left(data_dir: &Path) -> Result<(), InstallError> {
     let deadline = Instant::now() + RELEASE_TIMEOUT;
     loop {
-        let left = plan::footprint_of(data_dir)?;
-        let left = left.items.iter().filter(|item| item.stays.is_none());
-        let left: Vec<String> = left
+        let left: Vec<String> = plan::footprint_of(data_dir)?
+            .items
+            .iter()
+            .filter(|item| item.stays.is_none())
             .map(|item| format!("{} `{}`", item.kind.name(), item.name))
             .collect();
         if left.is_empty() {

@@ -108,8 +108,11 @@ async fn remove(
 }
 
 fn rendered(info: CheckpointInfo) -> wire::Checkpoint {
-    let since_1970 = info.created.duration_since(SystemTime::UNIX_EPOCH).ok();
-    let since_1970 = since_1970.and_then(|since| i64::try_from(since.as_micros()).ok());
+    let since_1970 = info
+        .created
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .ok()
+        .and_then(|since| i64::try_from(since.as_micros()).ok());
     wire::Checkpoint {
         id: info.id,
         parent_id: info.parent,

@@ -39,8 +39,10 @@ fn cells(history: HistoryView) -> impl Iterator<Item = Cell> {
         );
         Cell::markdown(&text).numbered(0)
     });
-    let cells = entries.into_iter().zip(forgotten + 1..);
-    let cells = cells.filter(|(past, _)| !is_blank(past));
+    let cells = entries
+        .into_iter()
+        .zip(forgotten + 1..)
+        .filter(|(past, _)| !is_blank(past));
     note.into_iter()
         .chain(cells.map(|(past, number)| cell(&past).numbered(number)))
 }

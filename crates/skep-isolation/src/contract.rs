@@ -166,8 +166,10 @@ async fn check_checkpoint(
     let snapshot = taken.await.expect("a running sandbox is checkpointed");
     assert_eq!(snapshot.kind, kind, "the image is what was asked for");
     sandbox.usage().await.expect("and goes on");
-    let second = isolation.copy_checkpoint(snapshot.clone()).await;
-    let second = second.expect("an image is copied");
+    let second = isolation
+        .copy_checkpoint(snapshot.clone())
+        .await
+        .expect("an image is copied");
     assert!(
         second.bytes >= snapshot.bytes / 2,
         "a copy counts as the first does, which may go before it: {second:?} of {snapshot:?}"
@@ -198,8 +200,10 @@ async fn check_checkpoint(
             egress,
         },
     };
-    let resumed = isolation.restore(resume.clone()).await;
-    let resumed = resumed.expect("the same sandbox goes on");
+    let resumed = isolation
+        .restore(resume.clone())
+        .await
+        .expect("the same sandbox goes on");
     resumed.destroy().await.expect("it is destroyed like any");
     for checkpoint in [snapshot, image] {
         forget(isolation, checkpoint).await;

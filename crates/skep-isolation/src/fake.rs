@@ -234,8 +234,8 @@ impl FakeIsolation {
     /// Waits until a change waits.
     pub async fn held_change(&self) {
         let mut waiting = self.gate.waiting.subscribe();
-        let waiting = waiting.wait_for(|count| *count > 0).await;
-        waiting.expect("the sender is in self");
+        let waits = waiting.wait_for(|count| *count > 0).await;
+        waits.expect("the sender is in self");
     }
 
     /// Lets the disk of a sandbox lose what was written to it.
@@ -389,11 +389,14 @@ impl Isolation for FakeIsolation {
             let mut state = self.state.lock();
             let needed = Capability::of_image(checkpoint.kind);
             state.capabilities.need(needed)?;
-            let image = state.images.get(&checkpoint.record).cloned();
-            let image = image.ok_or_else(|| ChangeError::Failed {
-                operation: "find the image".into(),
-                source: "it was forgotten".into(),
-            })?;
+            let image = state
+                .images
+                .get(&checkpoint.record)
+                .cloned()
+                .ok_or_else(|| ChangeError::Failed {
+                    operation: "find the image".into(),
+                    source: "it was forgotten".into(),
+                })?;
             let record = state.keep(&SandboxId::random(), image);
             Ok(Checkpoint {
                 record,
@@ -540,8 +543,8 @@ impl Sandbox for FakeHandle {
 
     fn exited(&self) -> BoxFuture<'_, Exit> {
         async move {
-            let mut exit = self.sandbox.exit.subscribe();
-            let exit = exit
+            let mut exits = self.sandbox.exit.subscribe();
+            let exit = exits
                 .wait_for(Option::is_some)
                 .await
                 .expect("the sender is in self");

@@ -179,8 +179,10 @@ impl Decoder {
                 self.overflowing = header.more;
                 continue;
             }
-            let bytes = self.collected.saturating_add(header.length);
-            let bytes = bytes.saturating_add(FRAME_COST);
+            let bytes = self
+                .collected
+                .saturating_add(header.length)
+                .saturating_add(FRAME_COST);
             if bytes > self.limit {
                 self.pass_over(header);
                 self.overflowing = header.more;
@@ -366,9 +368,11 @@ mod tests {
         ] {
             let mut wire = greeted(giant);
             wire.extend_from_slice(&encode(&after));
-            let told = bytes.map(|bytes| Received::TooLarge { bytes });
-            let told = told.into_iter().chain([Received::Message(after.clone())]);
-            let told: Vec<Received> = told.collect();
+            let told: Vec<Received> = bytes
+                .map(|bytes| Received::TooLarge { bytes })
+                .into_iter()
+                .chain([Received::Message(after.clone())])
+                .collect();
             for size in [1, 100, 4096] {
                 assert_eq!(decoded(&wire, size).as_ref(), Ok(&told), "pieces of {size}");
             }

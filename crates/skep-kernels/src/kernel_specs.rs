@@ -276,11 +276,12 @@ fn kernels_in(directory: &Path, processes: &dyn Processes) -> Vec<SpecDirectory>
             tracing::debug!(%error, "a directory of kernels is not looked into");
             Vec::new()
         });
-    let spec_directories = names.into_iter().map(|name| SpecDirectory {
-        directory: directory.join(&name),
-        name: name.to_lowercase(),
-    });
-    let mut spec_directories: Vec<SpecDirectory> = spec_directories
+    let mut spec_directories: Vec<SpecDirectory> = names
+        .into_iter()
+        .map(|name| SpecDirectory {
+            directory: directory.join(&name),
+            name: name.to_lowercase(),
+        })
         .filter(|spec| processes.is_file(&spec.directory.join("kernel.json")))
         .collect();
     spec_directories.sort_by(|one, other| one.directory.cmp(&other.directory));
@@ -308,8 +309,7 @@ mod tests {
         }
 
         fn installed(&self) -> KernelSpecs {
-            let directories = ["ours", "venv/share/jupyter/kernels", "missing"];
-            let directories = directories
+            let directories = ["ours", "venv/share/jupyter/kernels", "missing"]
                 .map(|name| self.directory.path().join(name))
                 .to_vec();
             KernelSpecs::new(
@@ -323,11 +323,9 @@ mod tests {
             let installed = self.installed();
             let (spec, specification) = installed.find(asked).ok()?;
             let root = format!("{}/", self.directory.path().display());
-            let arguments = spec
-                .command(&specification, &*installed.processes)
-                .arguments;
-            let arguments = arguments.iter().map(|argument| argument.replace(&root, ""));
-            Some(arguments.collect())
+            let command = spec.command(&specification, &*installed.processes);
+            let without_root = |argument: &String| argument.replace(&root, "");
+            Some(command.arguments.iter().map(without_root).collect())
         }
     }
 

@@ -173,8 +173,10 @@ fn filter_of_calls(
     calls: &[i64],
     by_arguments: impl IntoIterator<Item = (i64, Decision)>,
 ) -> Result<Vec<Instruction>, io::Error> {
-    let allowed = calls.iter().chain(CALLS_OF_ALL);
-    let allowed = allowed.map(|call| (*call, Answer::Allowed.into()));
+    let allowed = calls
+        .iter()
+        .chain(CALLS_OF_ALL)
+        .map(|call| (*call, Answer::Allowed.into()));
     let decisions = numbered(allowed.chain(by_arguments))?;
     program::compile(&decisions, Answer::Unknown)
 }
@@ -194,11 +196,12 @@ fn entering(privileges: Privileges) -> &'static [i64] {
 }
 
 fn decisions(privileges: Privileges) -> io::Result<Decisions> {
-    let refused = allowed::REFUSED.iter();
-    let refused = refused.map(|call| (*call, Answer::Refused.into()));
+    let refused = allowed::REFUSED
+        .iter()
+        .map(|call| (*call, Answer::Refused.into()));
     let allow = |call: &i64| (*call, Answer::Allowed.into());
-    let allowed = allowed::CALLS.iter();
-    let allowed = allowed
+    let allowed = allowed::CALLS
+        .iter()
         .chain(allowed::CALLS_OF_THIS_ARCHITECTURE)
         .map(allow);
     let mut decisions = numbered(refused.chain(allowed).chain(by_arguments()))?;

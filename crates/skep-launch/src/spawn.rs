@@ -193,7 +193,10 @@ pub(crate) fn send_plan(
 ) -> io::Result<()> {
     let file = sealed_file("launch-plan", &serde_json::to_vec(plan)?)?;
     let report = report.map(AsFd::as_fd);
-    let all = report.into_iter().chain([file.as_fd()]);
-    let all: Vec<_> = all.chain(plan.descriptors.iter()).collect();
+    let all: Vec<_> = report
+        .into_iter()
+        .chain([file.as_fd()])
+        .chain(plan.descriptors.iter())
+        .collect();
     channel.try_send(&Command::to_launch(plan), &all)
 }

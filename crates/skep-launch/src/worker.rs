@@ -176,8 +176,10 @@ pub(crate) fn started(
 ) -> Result<Started, SpawnError> {
     match report {
         Some((Report::Started { pid, timings }, mut sent)) => {
-            let pidfd = sent.pop().ok_or_else(out_of_turn);
-            let pidfd = pidfd.map_err(SpawnError::Receive)?;
+            let pidfd = sent
+                .pop()
+                .ok_or_else(out_of_turn)
+                .map_err(SpawnError::Receive)?;
             let (tied, exiting) = match lifetime {
                 Lifetime::Tied => (Some(Tied { channel, launcher }), None),
                 Lifetime::Detached => (None, launcher.release().map_err(SpawnError::Receive)?),
@@ -216,8 +218,8 @@ fn out_of_turn() -> io::Error {
 /// Waits until there is something to read, or the end of it. False when the time is over.
 pub(crate) fn readable(descriptor: BorrowedFd<'_>, end: Option<Instant>) -> io::Result<bool> {
     loop {
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let left = left
+        let left = end
+            .map(|end| end.saturating_duration_since(Instant::now()))
             .map(Timespec::try_from)
             .transpose()
             .map_err(io::Error::other)?;

@@ -21,8 +21,8 @@ pub(crate) async fn file(
     let url = upstream.at(path.components());
     let digest = path
         .sha256()
-        .map(|digest| Digest::sha256(digest).ok_or(FetchError::Unknown));
-    let digest = digest.transpose()?;
+        .map(|digest| Digest::sha256(digest).ok_or(FetchError::Unknown))
+        .transpose()?;
     if digest.is_some() || path.is_of_pool() {
         let order = FileOrder {
             upstream,

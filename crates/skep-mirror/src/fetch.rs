@@ -167,8 +167,11 @@ impl Fetcher {
             let mut progress = self.join(key, move |sender| async move {
                 fetcher.fetch_file(key, &order, &sender).await
             });
-            let state = progress.wait_for(|state| !matches!(state, Progress::Asked));
-            let state = state.await.map_err(|_| FetchError::Stopping)?.clone();
+            let state = progress
+                .wait_for(|state| !matches!(state, Progress::Asked))
+                .await
+                .map_err(|_| FetchError::Stopping)?
+                .clone();
             match state {
                 Progress::Asked => return Err(FetchError::Stopping),
                 Progress::Coming(source, _) | Progress::Done(Some(source), _) => {
@@ -213,8 +216,11 @@ impl Fetcher {
             fetched.map_err(|_| FetchError::Late)?.map(|()| (None, 0))
         });
         let is_over = |state: &Progress| matches!(state, Progress::Done(..) | Progress::Failed(_));
-        let state = progress.wait_for(is_over).await;
-        let state = state.map_err(|_| FetchError::Stopping)?.clone();
+        let state = progress
+            .wait_for(is_over)
+            .await
+            .map_err(|_| FetchError::Stopping)?
+            .clone();
         match (state, old) {
             (Progress::Failed(error), Some(old)) if error.is_passing() => {
                 self.metrics.stale.add_one();

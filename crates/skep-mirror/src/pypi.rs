@@ -113,8 +113,10 @@ impl Project {
                     reason => Value::from(reason),
                 };
                 set("yanked", file.yanked.as_ref().map(yanked));
-                let metadata = file.metadata.as_ref();
-                let metadata = metadata.map(|digest| json!({"sha256": digest}));
+                let metadata = file
+                    .metadata
+                    .as_ref()
+                    .map(|digest| json!({"sha256": digest}));
                 set("core-metadata", metadata.clone());
                 set("dist-info-metadata", metadata);
                 set("size", file.size.map(Value::from));
@@ -284,8 +286,9 @@ fn read_html(base: &Url, content: &[u8]) -> Result<Project, Malformed> {
         own.requires_python = link.requires_python;
         own.yanked = link.yanked;
         let metadata = link.metadata.as_deref();
-        let digest = metadata.and_then(|metadata| metadata.strip_prefix("sha256="));
-        let digest = digest.map(str::to_ascii_lowercase);
+        let digest = metadata
+            .and_then(|metadata| metadata.strip_prefix("sha256="))
+            .map(str::to_ascii_lowercase);
         own.metadata = digest.filter(|digest| Digest::sha256(digest).is_some());
         Some(own)
     };

@@ -171,8 +171,10 @@ impl Service {
             return Err(Refusal::NotAllowed(upstream.host().to_owned()));
         }
         // Waits for the sandbox's other requests, as long as these take.
-        let turn = turns.acquire_owned().await;
-        let turn = turn.map_err(|_| Refusal::Fetch(FetchError::Stopping))?;
+        let turn = turns
+            .acquire_owned()
+            .await
+            .map_err(|_| Refusal::Fetch(FetchError::Stopping))?;
         self.answer_route(request, route, access, turn).await
     }
 
@@ -246,8 +248,10 @@ enum Accepts {
 }
 
 fn accepts(headers: &HeaderMap, kind: &str) -> Accepts {
-    let accepted = headers.get_all(ACCEPT).iter();
-    let mut accepted = accepted.filter_map(|value| value.to_str().ok());
+    let mut accepted = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     if accepted.any(|value| value.contains(kind)) {
         Accepts::It
     } else {
@@ -257,8 +261,10 @@ fn accepts(headers: &HeaderMap, kind: &str) -> Accepts {
 
 /// A client that says so could not use what it got before.
 fn asks_anew(headers: &HeaderMap) -> bool {
-    let says = headers.get_all(CACHE_CONTROL).iter();
-    let mut says = says.filter_map(|value| value.to_str().ok());
+    let mut says = headers
+        .get_all(CACHE_CONTROL)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     says.any(|value| value.contains("no-cache"))
 }
 
@@ -281,8 +287,10 @@ fn file_of(
         Found::Stored(stored) => &stored.head,
         Found::Coming(coming) => &coming.source.head,
     };
-    let modified = head.last_modified.as_deref();
-    let modified = modified.and_then(|text| HeaderValue::from_str(text).ok());
+    let modified = head
+        .last_modified
+        .as_deref()
+        .and_then(|text| HeaderValue::from_str(text).ok());
     if modified.is_some() && request.headers().get(IF_MODIFIED_SINCE) == modified.as_ref() {
         let mut response = Response::new(body::whole(""));
         *response.status_mut() = StatusCode::NOT_MODIFIED;

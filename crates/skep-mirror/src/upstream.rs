@@ -156,8 +156,10 @@ impl Clients {
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
                 return judged(answer);
             }
-            let location = answer.headers().get(LOCATION);
-            let location = location.and_then(|location| location.to_str().ok());
+            let location = answer
+                .headers()
+                .get(LOCATION)
+                .and_then(|location| location.to_str().ok());
             url = location
                 .and_then(|location| url.join(location).ok())
                 .ok_or(FetchError::Status(status.as_u16()))?;

@@ -119,8 +119,7 @@ impl Copier {
                 if self.entries > MOST_ENTRIES {
                     return Err(CopyError::TooMany);
                 }
-                let found = entry.metadata();
-                let found = found.map_err(failed("look at", &entry.path()))?;
+                let found = entry.metadata().map_err(failed("look at", &entry.path()))?;
                 let target = into.join(&name);
                 if found.is_dir() {
                     fs::create_dir(&target).map_err(failed("make", &target))?;

@@ -531,8 +531,9 @@ impl Images {
     /// Directory of an image. The record comes from the database, and still names nothing else.
     fn path(&self, record: &str) -> io::Result<PathBuf> {
         let mut prefixes = [FILES, MEMORY].into_iter();
-        let name = prefixes.find_map(|prefix| record.strip_prefix(prefix));
-        let name = name.unwrap_or_default();
+        let name = prefixes
+            .find_map(|prefix| record.strip_prefix(prefix))
+            .unwrap_or_default();
         let is_name = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_name {
             return Err(io::Error::other("the record of an image names none"));

@@ -120,8 +120,9 @@ impl SandboxLauncher {
                 layers: request.layers.clone(),
                 tenant: request.tenant.clone(),
             };
-            let found = tokio::task::spawn_blocking(move || zygotes.slot_below(&key)).await;
-            let found = found.map_err(failed("look for the template's zygote"))?;
+            let found = tokio::task::spawn_blocking(move || zygotes.slot_below(&key))
+                .await
+                .map_err(failed("look for the template's zygote"))?;
             if let Some((holder, slot)) = found {
                 return Ok((slot, Some(holder)));
             }
@@ -192,14 +193,14 @@ impl SandboxLauncher {
         let (lease, parts) = self.leases.acquire(terms).map_err(told_by_host)?;
         let order = LaunchOrder::of(request).map_err(failed("read the configuration"))?;
         (order.keep(&lease)).map_err(failed("write down how the sandbox was launched"))?;
-        let stderr = Stderr::of(lease.slot().first_id());
-        let stderr = stderr.map_err(failed("make room for the agent's errors"))?;
+        let stderr = Stderr::of(lease.slot().first_id())
+            .map_err(failed("make room for the agent's errors"))?;
         let (ready, theirs) = io::pipe().map_err(failed("make a pipe"))?;
         // Only an agent below a zygote has somebody to ask for kernels.
         let forks = holder.map(|_| packet::pair()).transpose();
         let (forks, asking) = forks.map_err(failed("make a socket"))?.unzip();
-        let config = sealed_file("agent-config", request.agent_config.reveal());
-        let config = config.map_err(failed("store the agent's configuration"))?;
+        let config = sealed_file("agent-config", request.agent_config.reveal())
+            .map_err(failed("store the agent's configuration"))?;
         // As all that an agent may hold when an image is made of it.
         let owner = Some(lease.slot().first_id());
         let owned = std::os::unix::fs::fchown(&config, owner, owner);
@@ -260,8 +261,11 @@ impl SandboxLauncher {
     ) -> Result<Arc<NativeSandbox>, LaunchError> {
         let pid = launched.started.pid;
         let watched = launched.record().and_then(|record| {
-            let asking = launched.started.pidfd.try_clone();
-            let asking = asking.map_err(failed("copy a descriptor"))?;
+            let asking = launched
+                .started
+                .pidfd
+                .try_clone()
+                .map_err(failed("copy a descriptor"))?;
             Ok((record, asking))
         });
         let LaunchedProcess {
@@ -329,8 +333,10 @@ impl SandboxLauncher {
 impl LaunchedProcess {
     /// The record by which a later server adopts it.
     fn record(&self) -> Result<Record, LaunchError> {
-        let lease = self.lease.record();
-        let lease = lease.map_err(failed("look at the sandbox's log"))?;
+        let lease = self
+            .lease
+            .record()
+            .map_err(failed("look at the sandbox's log"))?;
         let pid = self.started.pid;
         let started = record::started(pid).map_err(failed("find the first process"))?;
         Ok(Record::new(lease, pid, started, self.log_fd))

@@ -120,8 +120,8 @@ pub(crate) fn same_namespaces(directory: &str, first: i32) -> Result<(), Differe
 }
 
 fn namespace(directory: &str, name: &'static str) -> Result<String, Difference> {
-    let link = fs::read_link(format!("{directory}/ns/{name}"));
-    let link = link.map_err(|error| Difference::new(directory, name, error))?;
+    let link = fs::read_link(format!("{directory}/ns/{name}"))
+        .map_err(|error| Difference::new(directory, name, error))?;
     Ok(link.display().to_string())
 }
 

@@ -157,8 +157,9 @@ impl Checkpointer {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let cache = directory.join(format!("kernel-{}", boot.trim()));
         let there = programs.into_iter().filter(|path| path.exists());
-        let programs = there.map(|path| path.canonicalize());
-        let programs = programs.collect::<io::Result<_>>()?;
+        let programs = there
+            .map(|path| path.canonicalize())
+            .collect::<io::Result<_>>()?;
         Ok(Self {
             criu,
             launcher,
@@ -357,8 +358,10 @@ fn capture(
 ) -> Result<u64, Source> {
     let bytes = lease.capture_disk(disk, how)?;
     let root = File::open(format!("/proc/{pid}/root"))?;
-    let mounts = MEMORY_POINTS.map(|point| open_mount(&root, point));
-    let mounts = mounts.into_iter().collect::<io::Result<Vec<_>>>()?;
+    let mounts = MEMORY_POINTS
+        .map(|point| open_mount(&root, point))
+        .into_iter()
+        .collect::<io::Result<Vec<_>>>()?;
     let first = lease.slot().first_id();
     skep_checkpoint::pack(&mounts, first, &processes.join(ARCHIVE))?;
     Ok(bytes)

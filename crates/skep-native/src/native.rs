@@ -72,8 +72,8 @@ impl Native {
         );
         let zygotes = Arc::new(zygotes.map_err(host_error("prepare zygotes"))?);
         let running = Arc::<RunningSandboxes>::default();
-        let checkpoints = checkpoints(&config);
-        let checkpoints = checkpoints.map_err(host_error("prepare for images with memory"))?;
+        let checkpoints =
+            checkpoints(&config).map_err(host_error("prepare for images with memory"))?;
         let owners = Owners {
             running: Arc::clone(&running),
             zygotes: Arc::clone(&zygotes),
@@ -230,8 +230,10 @@ impl Native {
         checkpoint: Checkpoint,
         target: RestoreTarget,
     ) -> Result<Launched, LaunchError> {
-        let checkpoints = self.checkpoints.as_ref();
-        let checkpoints = checkpoints.ok_or(Unsupported(Capability::Checkpoint))?;
+        let checkpoints = self
+            .checkpoints
+            .as_ref()
+            .ok_or(Unsupported(Capability::Checkpoint))?;
         let leases = Arc::clone(self.leases());
         let read = self.with_images(move |images| images.open_memory(&checkpoint, target, &leases));
         let image = read.await.map_err(failed("read the image"))?;
@@ -267,11 +269,13 @@ impl Native {
         if record::started(record.pid).ok() != Some(record.started) {
             return Err(gone());
         }
-        let lease = self.leases().reacquire(&record.lease, record.log_holder());
-        let lease = lease.map_err(|error| AdoptError::Record(error.into()))?;
+        let lease = self
+            .leases()
+            .reacquire(&record.lease, record.log_holder())
+            .map_err(|error| AdoptError::Record(error.into()))?;
         // If it cannot be watched the lease is forgotten again, and a sweep removes the sandbox.
-        let first_process = FirstProcess::watch(pidfd, None);
-        let first_process = first_process.map_err(|error| AdoptError::Record(error.into()))?;
+        let first_process =
+            FirstProcess::watch(pidfd, None).map_err(|error| AdoptError::Record(error.into()))?;
         let owners = self.owners();
         let sandbox =
             NativeSandbox::new(Arc::new(lease), record, first_process, None, None, owners);
@@ -313,8 +317,12 @@ impl Isolation for Native {
     fn capabilities(&self) -> Capabilities {
         let always = [Capability::EgressChange];
         // Files are captured while nobody writes to them.
-        let volumes = self.launcher.config.volumes.iter();
-        let volumes = volumes.map(|_| Capability::Mounts);
+        let volumes = self
+            .launcher
+            .config
+            .volumes
+            .iter()
+            .map(|_| Capability::Mounts);
         if !self.leases().can_freeze() {
             return always.into_iter().chain(volumes).collect();
         }
@@ -492,11 +500,12 @@ impl Isolation for Native {
     fn sweep(&self) -> BoxFuture<'_, Result<Swept, DestroyError>> {
         let leases = Arc::clone(self.leases());
         async move {
-            let swept = tokio::task::spawn_blocking(move || leases.sweep()).await;
-            let swept = swept.map_err(|panic| DestroyError {
-                what: "leftovers".into(),
-                source: panic.into(),
-            })?;
+            let swept = tokio::task::spawn_blocking(move || leases.sweep())
+                .await
+                .map_err(|panic| DestroyError {
+                    what: "leftovers".into(),
+                    source: panic.into(),
+                })?;
             let sandboxes = swept.map_err(destroy_error)?;
             Ok(Swept { sandboxes })
         }

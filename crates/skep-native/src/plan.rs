@@ -86,8 +86,10 @@ pub(crate) fn plan(
     }
     show_volumes(&mut plan, config, request)?;
     if let Some(holder) = holder {
-        let namespace = holder.namespace.try_clone();
-        let namespace = namespace.map_err(failed("copy a descriptor"))?;
+        let namespace = holder
+            .namespace
+            .try_clone()
+            .map_err(failed("copy a descriptor"))?;
         plan.below(namespace, holder.first_id(lease.slot()));
     }
     plan.pass(fds::CONFIG, agent.config);
@@ -122,8 +124,9 @@ pub(crate) fn show_volumes(
         return Ok(());
     };
     for mount in &request.mounts {
-        let found = volumes.mount(mount.volume);
-        let found = found.map_err(failed("mount a volume"))?;
+        let found = volumes
+            .mount(mount.volume)
+            .map_err(failed("mount a volume"))?;
         let target = mount.target.as_str();
         plan.show_volume(found.mount, found.directory, target, !mount.read_only);
     }
@@ -149,8 +152,9 @@ pub(crate) fn kernel_cgroups(
 ) -> Result<Vec<(String, OwnedFd)>, LaunchError> {
     // The owner is the agent, root of the sandbox's own users, if it has such.
     let owner = (config.has(Defence::OwnUsers)).then(|| lease.slot().first_id());
-    let delegated = lease.delegate(owner);
-    let delegated = delegated.map_err(failed("give the agent its cgroups"))?;
+    let delegated = lease
+        .delegate(owner)
+        .map_err(failed("give the agent its cgroups"))?;
     let named = delegated.into_iter();
     Ok(named
         .map(|(name, file)| (format!("{}{name}", fds::KERNEL_CGROUP), file))

@@ -101,8 +101,9 @@ impl SandboxLauncher {
         let (mut lease, parts) = self.leases.acquire(terms).map_err(told_by_host)?;
         let order = LaunchOrder::of(request).map_err(failed("read the configuration"))?;
         (order.keep(&lease)).map_err(failed("write down how the sandbox was launched"))?;
-        let plan = self.plan_restore(image, &lease, parts, checkpointer);
-        let plan = plan.map_err(failed("prepare the restore"))?;
+        let plan = self
+            .plan_restore(image, &lease, parts, checkpointer)
+            .map_err(failed("prepare the restore"))?;
         let mut refused = None;
         let restored = checkpointer.launcher().restore(plan, RESTORE_TIMEOUT, &mut |stage, pid| {
             let approved = match stage {

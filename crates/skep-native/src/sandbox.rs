@@ -173,8 +173,9 @@ impl NativeSandbox {
                 operation: operation.to_owned(),
                 source,
             };
-            let done = tokio::task::spawn_blocking(move || work(&lease)).await;
-            let done = done.map_err(|panic| failed(panic.into()))?;
+            let done = tokio::task::spawn_blocking(move || work(&lease))
+                .await
+                .map_err(|panic| failed(panic.into()))?;
             done.map_err(failed)
         }
         .boxed()
@@ -379,9 +380,11 @@ impl Sandbox for NativeSandbox {
 
     fn exited(&self) -> BoxFuture<'_, Exit> {
         async move {
-            let mut exit = self.exit.subscribe();
-            let exit = exit.wait_for(Option::is_some).await;
-            let exit = exit.expect("the sender is in self");
+            let mut exits = self.exit.subscribe();
+            let exit = exits
+                .wait_for(Option::is_some)
+                .await
+                .expect("the sender is in self");
             exit.expect("waited for it")
         }
         .boxed()
@@ -518,11 +521,12 @@ impl Sandbox for NativeSandbox {
                 zygotes.end_unused();
                 Ok(usage)
             });
-            let usage = (work.await).map_err(|panic| DestroyError {
-                what: "sandbox".into(),
-                source: panic.into(),
-            })?;
-            let usage = usage.map_err(destroy_error)?;
+            let usage = (work.await)
+                .map_err(|panic| DestroyError {
+                    what: "sandbox".into(),
+                    source: panic.into(),
+                })?
+                .map_err(destroy_error)?;
             *removed = Some(usage);
             Ok(usage)
         }

@@ -210,8 +210,11 @@ impl Inner {
     async fn tighten(self: &Arc<Self>, exhausted: &[HostResource]) {
         let was_tight = self.is_tight.load(Ordering::Relaxed);
         if self.make_room().await && !was_tight {
-            let exhausted = exhausted.iter().map(|resource| resource.as_str());
-            let exhausted = exhausted.collect::<Vec<_>>().join(", ");
+            let exhausted = exhausted
+                .iter()
+                .map(|resource| resource.as_str())
+                .collect::<Vec<_>>()
+                .join(", ");
             tracing::warn!(exhausted, "host is full, new sandboxes are refused");
         }
     }

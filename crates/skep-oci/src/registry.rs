@@ -132,8 +132,9 @@ impl Repository {
         if answer.status() != StatusCode::UNAUTHORIZED {
             return self.accepted(answer, is_manifest).await;
         }
-        let values = answer.headers().get_all(WWW_AUTHENTICATE);
-        let values: Vec<&str> = values
+        let values: Vec<&str> = answer
+            .headers()
+            .get_all(WWW_AUTHENTICATE)
             .iter()
             .filter_map(|value| value.to_str().ok())
             .collect();

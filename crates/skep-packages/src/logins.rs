@@ -56,8 +56,11 @@ impl Logins {
                 }
             }
         }
-        let netrc = host.env.get("NETRC").map(PathBuf::from);
-        let netrc = netrc.or_else(|| host.home(".netrc"));
+        let netrc = host
+            .env
+            .get("NETRC")
+            .map(PathBuf::from)
+            .or_else(|| host.home(".netrc"));
         let mut texts = Vec::new();
         for path in [Some("/etc/apt/auth.conf".into()), netrc]
             .into_iter()

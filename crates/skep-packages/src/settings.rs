@@ -121,8 +121,10 @@ impl PackageSettings {
     #[must_use]
     pub fn through(self, mirror: &MirrorPlace) -> Self {
         let no_proxy = mirror.without_proxy(&self.proxy);
-        let proxy = self.proxy.into_iter();
-        let proxy = proxy.filter(|(name, _)| !name.eq_ignore_ascii_case("no_proxy"));
+        let proxy = self
+            .proxy
+            .into_iter()
+            .filter(|(name, _)| !name.eq_ignore_ascii_case("no_proxy"));
         Self {
             bundle: self.bundle,
             proxy: proxy.chain(no_proxy).collect(),

@@ -81,8 +81,7 @@ impl MasterKey {
     ///
     /// [`KeyError`]
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let keys = Self::read_all(path)?;
-        let mut keys = keys.into_iter();
+        let mut keys = Self::read_all(path)?.into_iter();
         match (keys.next(), keys.next()) {
             (Some(key), None) => Ok(key),
             _ => Err(KeyError::NoKey(path.to_owned())),
@@ -154,8 +153,9 @@ impl MasterKey {
     pub fn derive(&self, salt: &[u8], purpose: &[u8]) -> io::Result<LessSafeKey> {
         let derived = Salt::new(HKDF_SHA256, salt).extract(&self.0);
         let purpose = [purpose];
-        let derived = derived.expand(&purpose, &AES_256_GCM);
-        let derived = derived.map_err(|_| io::Error::other("no key can be derived"))?;
+        let derived = derived
+            .expand(&purpose, &AES_256_GCM)
+            .map_err(|_| io::Error::other("no key can be derived"))?;
         Ok(LessSafeKey::new(UnboundKey::from(derived)))
     }
 

@@ -54,8 +54,8 @@ impl Volumes<'_> {
         self.0.write(operation, move |connection| {
             let removed = connection
                 .prepare_cached("DELETE FROM volumes WHERE id = ?1")
-                .and_then(|mut statement| statement.execute([id.to_string()]));
-            let removed = removed.map_err(|source| StoreError::of(operation, source))?;
+                .and_then(|mut statement| statement.execute([id.to_string()]))
+                .map_err(|source| StoreError::of(operation, source))?;
             Ok(removed > 0)
         })
     }

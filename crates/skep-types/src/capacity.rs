@@ -333,13 +333,13 @@ impl AdmissionPolicy {
                 each.disk,
                 HostResource::Disk,
             ),
-        ];
-        let by_promise = by_promise.into_iter().filter(|(total, ..)| *total > 0).map(
-            |(total, overcommit, promised, each, resource)| {
-                let may = Reserve::Percent(overcommit * 100.0).of(total);
-                (may.saturating_sub(promised) / each.max(1), resource)
-            },
-        );
+        ]
+        .into_iter()
+        .filter(|(total, ..)| *total > 0)
+        .map(|(total, overcommit, promised, each, resource)| {
+            let may = Reserve::Percent(overcommit * 100.0).of(total);
+            (may.saturating_sub(promised) / each.max(1), resource)
+        });
         by_use
             .chain(by_promise)
             .min_by_key(|(count, _)| *count)

@@ -143,16 +143,22 @@ impl Egress {
     pub fn new(rules: EgressRules) -> Result<Self, EgressError> {
         check_count("denyOut", rules.denied.len(), MOST_DESTINATIONS)?;
         check_count("allowOut", rules.allowed.len(), MOST_DESTINATIONS)?;
-        let denied = rules.denied.into_iter().map(|text| {
-            let range = text.parse();
-            range.map_err(|_invalid| EgressError::Denied(shortened(text)))
-        });
-        let denied: Vec<AddressRange> = denied.collect::<Result<_, _>>()?;
-        let allowed = rules.allowed.into_iter().map(|text| {
-            let destination = text.parse();
-            destination.map_err(|_invalid| EgressError::Allowed(shortened(text)))
-        });
-        let allowed: Vec<Destination> = allowed.collect::<Result<_, _>>()?;
+        let denied: Vec<AddressRange> = rules
+            .denied
+            .into_iter()
+            .map(|text| {
+                let range = text.parse();
+                range.map_err(|_invalid| EgressError::Denied(shortened(text)))
+            })
+            .collect::<Result<_, _>>()?;
+        let allowed: Vec<Destination> = rules
+            .allowed
+            .into_iter()
+            .map(|text| {
+                let destination = text.parse();
+                destination.map_err(|_invalid| EgressError::Allowed(shortened(text)))
+            })
+            .collect::<Result<_, _>>()?;
         let has_names = allowed.iter().any(|allowed| allowed.host().is_some());
         if has_names && !denied.iter().any(|range| range.as_str() == ALL_TRAFFIC) {
             return Err(EgressError::NamesWithoutDenial);
@@ -318,8 +324,10 @@ fn check_count(kind: &'static str, count: usize, limit: usize) -> Result<(), Egr
 fn resolvers(texts: Vec<String>) -> Result<Vec<Ipv4Addr>, EgressError> {
     check_count("dnsServers", texts.len(), MOST_RESOLVERS)?;
     let addresses = texts.into_iter().map(|text| {
-        let address = text.parse().ok();
-        let address = address.filter(|address: &Ipv4Addr| !address.is_unspecified());
+        let address = text
+            .parse()
+            .ok()
+            .filter(|address: &Ipv4Addr| !address.is_unspecified());
         address.ok_or_else(|| EgressError::Resolver(shortened(text)))
     });
     addresses.collect()
@@ -376,8 +384,8 @@ mod tests {
         let closed = Egress::new(EgressRules {
             internet: Some(false),
             ..rules(&["1.1.1.1"], &["9.9.9.9"])
-        });
-        let closed = closed.unwrap();
+        })
+        .unwrap();
         check(&closed, "1.1.1.1", true);
         check(&closed, "8.8.8.8", false);
         assert_eq!(

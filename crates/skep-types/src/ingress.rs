@@ -137,8 +137,10 @@ impl HttpsPorts {
         }
         let mut known = BTreeSet::new();
         for number in ports {
-            let port = u16::try_from(*number).ok().filter(|port| *port > 0);
-            let port = port.ok_or(HttpsPortsError::OutOfRange(*number))?;
+            let port = u16::try_from(*number)
+                .ok()
+                .filter(|port| *port > 0)
+                .ok_or(HttpsPortsError::OutOfRange(*number))?;
             if port == reserved {
                 return Err(HttpsPortsError::Reserved(port));
             }

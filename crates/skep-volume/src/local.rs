@@ -131,8 +131,8 @@ impl Backend for LocalVolumes {
         self.check_room(used.blocks() * BLOCK)?;
         // Held until the end, so that it stays mounted: to mount what is frozen would wait.
         let (directory, _content) = self.with(from, |mounted| {
-            let opened = open_directory(&mounted.mount);
-            let opened = opened.map_err(VolumeError::host("open a volume"))?;
+            let opened =
+                open_directory(&mounted.mount).map_err(VolumeError::host("open a volume"))?;
             Ok((opened, Arc::clone(&mounted.content)))
         })?;
         self.make_with(to, |path| {
@@ -190,8 +190,8 @@ impl Backend for LocalVolumes {
         let Some(reserve) = self.reserve else {
             return Ok(());
         };
-        let found = rustix::fs::statvfs(&self.directory);
-        let found = found.map_err(|errno| VolumeError::host("look at the disk")(errno.into()))?;
+        let found = rustix::fs::statvfs(&self.directory)
+            .map_err(|errno| VolumeError::host("look at the disk")(errno.into()))?;
         let total = found.f_blocks.saturating_mul(found.f_frsize);
         let free = found.f_bavail.saturating_mul(found.f_frsize);
         if bytes.saturating_add(reserve.of(total)) <= free {
@@ -235,8 +235,11 @@ impl Backend for LocalVolumes {
     }
 
     fn bytes(&self) -> u64 {
-        let sizes = self.files().unwrap_or_default().into_iter();
-        let sizes = sizes.filter_map(|file| Some(file.metadata().ok()?.blocks() * BLOCK));
+        let sizes = self
+            .files()
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|file| Some(file.metadata().ok()?.blocks() * BLOCK));
         sizes.sum()
     }
 }

@@ -212,8 +212,11 @@ impl Worker {
 
     fn after_failure(&self, failed: u32) -> DeliveryVerdict {
         let random = u16::from_ne_bytes(random_bytes());
-        let wait = self.options.backoff.wait(failed, random);
-        let wait = wait.and_then(|wait| SignedDuration::try_from(wait).ok());
+        let wait = self
+            .options
+            .backoff
+            .wait(failed, random)
+            .and_then(|wait| SignedDuration::try_from(wait).ok());
         let at = wait.and_then(|wait| self.options.clock.now().checked_add(wait).ok());
         at.map_or(DeliveryVerdict::GivenUp, DeliveryVerdict::Again)
     }

@@ -62,10 +62,16 @@ impl Sender {
         at: Timestamp,
     ) -> Result<u16, AttemptFailure> {
         // Again, and not only when it was registered: the operator may have changed their mind.
-        let destination = self.destinations.parse(&delivery.url);
-        let destination = destination.map_err(|_denied| AttemptFailure::Request)?;
-        let secret = delivery.secret.as_ref().ok_or(AttemptFailure::Signature)?;
-        let secret = secret.reveal().as_bytes();
+        let destination = self
+            .destinations
+            .parse(&delivery.url)
+            .map_err(|_denied| AttemptFailure::Request)?;
+        let secret = delivery
+            .secret
+            .as_ref()
+            .ok_or(AttemptFailure::Signature)?
+            .reveal()
+            .as_bytes();
         let client = if destination.is_trusted {
             &self.trusted
         } else {

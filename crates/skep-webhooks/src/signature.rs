@@ -16,9 +16,12 @@ pub(crate) fn plain(secret: &[u8], body: &[u8]) -> String {
 /// can be refused.
 pub(crate) fn timed(secret: &[u8], at: Timestamp, body: &[u8]) -> String {
     let seconds = at.as_second();
-    let mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key of any length will do");
-    let mac = mac.chain_update(seconds.to_string());
-    let mac = mac.chain_update(".").chain_update(body).finalize();
+    let mac = Hmac::<Sha256>::new_from_slice(secret)
+        .expect("a key of any length will do")
+        .chain_update(seconds.to_string())
+        .chain_update(".")
+        .chain_update(body)
+        .finalize();
     format!("t={seconds},v1={}", hex::encode(mac.into_bytes()))
 }
 

@@ -361,18 +361,23 @@ mod tests {
 
     /// The commands that people use, with all above and below them.
     fn commands(command: &clap::Command) -> Vec<clap::Command> {
-        let below = command.get_subcommands().filter(|below| {
-            // The measurements of a bench are shown together.
-            !below.is_hide_set() && below.get_name() != "help" && command.get_name() != "bench"
-        });
-        let below = below.flat_map(commands);
+        let below = command
+            .get_subcommands()
+            .filter(|below| {
+                // The measurements of a bench are shown together.
+                !below.is_hide_set() && below.get_name() != "help" && command.get_name() != "bench"
+            })
+            .flat_map(commands);
         [command.clone()].into_iter().chain(below).collect()
     }
 
     /// The words of an example, without what a shell does with it and what is said about it.
     fn words(example: &str) -> Vec<String> {
-        let command = example.trim_start_matches("sudo ").split("  ").next();
-        let command = command.and_then(|text| text.split([';', '|', '>', '<']).next());
+        let command = example
+            .trim_start_matches("sudo ")
+            .split("  ")
+            .next()
+            .and_then(|text| text.split([';', '|', '>', '<']).next());
         let mut words = Vec::new();
         for (index, part) in command.unwrap_or_default().split('\'').enumerate() {
             if index % 2 == 1 {
@@ -387,8 +392,10 @@ mod tests {
     #[test]
     fn every_command_has_examples_that_it_understands() {
         for command in commands(&Cli::command()) {
-            let help = command.get_after_help().map(ToString::to_string);
-            let help = help.unwrap_or_default();
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             let name = command.get_name();
             let (_, examples) = help
                 .split_once("Examples:\n")

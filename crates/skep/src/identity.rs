@@ -14,8 +14,11 @@ const DAY: Duration = Duration::from_hours(24);
 ///
 /// If the issuer is no URL.
 pub(crate) fn issue(config: &Config, control: &Control, url: &str) -> Result<(), CliError> {
-    let named = config.identity.issuer.as_deref();
-    let named = named.filter(|issuer| !issuer.is_empty());
+    let named = config
+        .identity
+        .issuer
+        .as_deref()
+        .filter(|issuer| !issuer.is_empty());
     let issuer = named.unwrap_or(url).parse().map_err(|error: IssuerError| {
         CliError::input(
             format!("`identity.issuer` cannot be used: {error}"),

@@ -35,8 +35,9 @@ pub(crate) async fn own_way(
     if door.speaks_clear_text() {
         return Ok((reachable(address), None));
     }
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
-    let listener = listener.map_err(CliError::failure)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .map_err(CliError::failure)?;
     let address = listener.local_addr().map_err(CliError::failure)?;
     Ok((address, Some(Listener::plain(listener))))
 }

@@ -67,13 +67,17 @@ impl ServerMetrics for Metrics {
                 record.retained.get()
             ),
         });
-        let exhausted = self.node.host().exhausted;
-        let exhausted = exhausted.into_iter().map(|resource| Problem {
-            code: exhausted_code(resource),
-            message: format!(
-                "only the reserve of {resource} is left on this host; new sandboxes are refused"
-            ),
-        });
+        let exhausted = self
+            .node
+            .host()
+            .exhausted
+            .into_iter()
+            .map(|resource| Problem {
+                code: exhausted_code(resource),
+                message: format!(
+                    "only the reserve of {resource} is left on this host; new sandboxes are refused"
+                ),
+            });
         let (sandboxes, leftovers) = self.stuck();
         let stuck = (sandboxes + leftovers > 0).then(|| Problem {
             code: "sandboxes_stuck",

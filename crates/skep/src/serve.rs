@@ -389,8 +389,11 @@ async fn adopt(node: &Node, store: &Store, living: &Living) -> Result<(), CliErr
         let (adopted, lost) = (adoption.adopted.len(), adoption.lost.len());
         tracing::info!(adopted, lost, "took over the sandboxes of the last server");
     }
-    let kept = store.checkpoints().images(NodeId::local()).await;
-    let kept = kept.map_err(CliError::failure)?;
+    let kept = store
+        .checkpoints()
+        .images(NodeId::local())
+        .await
+        .map_err(CliError::failure)?;
     node.retain_checkpoints(adoption.images.into_iter().chain(kept).collect())
         .await;
     Ok(())

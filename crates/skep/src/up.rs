@@ -165,8 +165,11 @@ impl Announcement {
                 Ok(())
             }
             Self::Person { fallback, looking } => {
-                let found = timeout(HINT_TIMEOUT, looking).await;
-                let found = found.ok().and_then(Result::ok).flatten();
+                let found = timeout(HINT_TIMEOUT, looking)
+                    .await
+                    .ok()
+                    .and_then(Result::ok)
+                    .flatten();
                 announce::tell_person(ready, &found.unwrap_or(fallback))
             }
         };

@@ -80,8 +80,7 @@ fn accepted(answer: &Answer, before: &Tree, after: &Tree) {
 fn refused(message: &Message, answer: &Answer, before: &Tree, after: &Tree) {
     let plain = !message.parts.headers.contains_key("content-encoding");
     for changed in differences(before, after) {
-        let entry = after.get(changed);
-        let entry = entry.unwrap_or_else(|| panic!("{} is gone", changed.display()));
+        let entry = after.get(changed).unwrap_or_else(|| panic!("{} is gone", changed.display()));
         if entry.is_directory() && !before.contains_key(changed) && leads_to_file(changed, after) {
             continue;
         }

@@ -193,14 +193,16 @@ pub(super) fn of(machine: &Machine, full: bool, built: &Built) -> Vec<Check> {
         limit: Duration::from_secs(60),
         restarts: false,
     };
-    let tests = TESTS.iter().filter(|tests| is_run(tests.place));
-    let tests = tests.map(|tests| Check {
-        name: tests.name.to_owned(),
-        test: Some(tests.executable),
-        command: command(&built.test(tests.executable), tests.arguments),
-        limit: Duration::from_secs(tests.seconds),
-        restarts: tests.name == BEFORE_RESTART,
-    });
+    let tests = TESTS
+        .iter()
+        .filter(|tests| is_run(tests.place))
+        .map(|tests| Check {
+            name: tests.name.to_owned(),
+            test: Some(tests.executable),
+            command: command(&built.test(tests.executable), tests.arguments),
+            limit: Duration::from_secs(tests.seconds),
+            restarts: tests.name == BEFORE_RESTART,
+        });
     [doctor].into_iter().chain(tests).collect()
 }
 

@@ -97,8 +97,9 @@ impl Report {
     /// Checks that passed, and those that did not.
     pub(super) fn counts(&self) -> (usize, usize) {
         let all = || self.machines.iter().flat_map(|machine| &machine.outcomes);
-        let passed = all().filter(|outcome| outcome.verdict == Verdict::Passed);
-        let passed = passed.count();
+        let passed = all()
+            .filter(|outcome| outcome.verdict == Verdict::Passed)
+            .count();
         (passed, all().count() - passed)
     }
 

@@ -60,9 +60,10 @@ pub(super) fn kernel(cache: &Path, suite: &str) -> anyhow::Result<Kernel> {
         .max()
         .with_context(|| format!("no kernel in `{}`", directory.display()))?;
     // The older release has no link from `lib` to `usr/lib`.
-    let modules =
-        ["usr/lib/modules", "lib/modules"].map(|path| directory.join(path).join(&release));
-    let modules = modules.into_iter().find(|path| path.is_dir());
+    let modules = ["usr/lib/modules", "lib/modules"]
+        .map(|path| directory.join(path).join(&release))
+        .into_iter()
+        .find(|path| path.is_dir());
     Ok(Kernel {
         image: directory.join("boot").join(format!("vmlinuz-{release}")),
         modules: modules.with_context(|| format!("no modules of {release}"))?,
@@ -91,8 +92,9 @@ fn unpack(suite: &str, directory: &Path, package: &str) -> anyhow::Result<()> {
 /// The mirror that this host uses, if it says so; else that of the tool.
 pub(super) fn mirror() -> Option<String> {
     let listed = fs::read_dir("/etc/apt/sources.list.d").ok()?;
-    let files = listed.filter_map(|entry| Some(entry.ok()?.path()));
-    let files = files.chain([PathBuf::from("/etc/apt/sources.list")]);
+    let files = listed
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .chain([PathBuf::from("/etc/apt/sources.list")]);
     files
         .filter_map(|path| fs::read_to_string(path).ok())
         .find_map(|text| mirror_in(&text))

@@ -182,8 +182,9 @@ pub(crate) async fn list_dir(
             request.depth,
             &view.accounts.names(),
         )
-    });
-    let entries = entries.await?.into_iter();
+    })
+    .await?
+    .into_iter();
     Ok(wire::ListDirResponse {
         entries: entries.map(|entry| readable(entry, &context)).collect(),
     })

@@ -185,9 +185,9 @@ impl Lines {
     }
 
     fn flush(&mut self) {
-        let line = std::mem::take(&mut self.unfinished);
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end_matches(['\n', '\r']);
+        let bytes = std::mem::take(&mut self.unfinished);
+        let line = String::from_utf8_lossy(&bytes);
+        let text = line.trim_end_matches(['\n', '\r']);
         if text.is_empty() {
             return;
         }

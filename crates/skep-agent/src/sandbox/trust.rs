@@ -48,8 +48,10 @@ pub(crate) fn variables() -> impl Iterator<Item = (&'static str, &'static str)> 
     // A template without bundle has no client that looks for one; a variable that names it would
     // break those that bring their own.
     let has_bundle = rootfs::stat(BUNDLE).is_ok();
-    let of_bundle = OF_BUNDLE.iter().filter(move |_| has_bundle);
-    let of_bundle = of_bundle.map(|name| (*name, BUNDLE));
+    let of_bundle = OF_BUNDLE
+        .iter()
+        .filter(move |_| has_bundle)
+        .map(|name| (*name, BUNDLE));
     of_bundle.chain(OF_AUTHORITY.iter().map(|name| (*name, AUTHORITY)))
 }
 

@@ -313,8 +313,8 @@ async fn a_directory_that_is_swapped_for_a_link_leads_nowhere_else() {
                             Needs::Tree => "inner".to_owned(),
                             Needs::File => "file".to_owned(),
                         };
-                        let path = format!("{}/place/{name}", stage.display());
-                        let path = path.trim_end_matches('/');
+                        let place = format!("{}/place/{name}", stage.display());
+                        let path = place.trim_end_matches('/');
                         let answer = operation.attempt(&agent, path).await;
                         assert!(!answer.text().contains("secret"), "{operation:?}");
                         assert_ne!(answer.status.as_u16(), 500, "{}", answer.text());

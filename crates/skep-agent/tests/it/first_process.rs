@@ -65,12 +65,12 @@ impl Sandbox {
             .await;
         let output = events
             .iter()
-            .filter_map(|event| event["event"]["data"]["stdout"].as_str());
-        let output = output.map(|data| {
-            base64::engine::general_purpose::STANDARD
-                .decode(data)
-                .unwrap()
-        });
+            .filter_map(|event| event["event"]["data"]["stdout"].as_str())
+            .map(|data| {
+                base64::engine::general_purpose::STANDARD
+                    .decode(data)
+                    .unwrap()
+            });
         let output = String::from_utf8(output.flatten().collect()).unwrap();
         (events.last().unwrap()["event"]["end"].clone(), output)
     }

@@ -19,11 +19,14 @@ pub(crate) fn read_rules(rules: NetworkRules) -> Result<RequestRules, ApiError> 
 /// The rules as they are shown; nothing if there are none. What is empty in them is left out: clients
 /// take `null` for an object and break.
 pub(crate) fn shown_rules(rules: &RequestRules) -> Option<NetworkRules> {
-    let shown = rules.words().into_iter().map(|(domain, words)| {
-        let rules = words.into_iter().map(shown_rule);
-        (domain, Some(rules.collect()))
-    });
-    let shown: NetworkRules = shown.collect();
+    let shown: NetworkRules = rules
+        .words()
+        .into_iter()
+        .map(|(domain, words)| {
+            let rules = words.into_iter().map(shown_rule);
+            (domain, Some(rules.collect()))
+        })
+        .collect();
     (!shown.is_empty()).then_some(shown)
 }
 

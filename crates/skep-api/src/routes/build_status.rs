@@ -99,8 +99,8 @@ async fn read(
 
 /// Returns true for a client that stops reading the log when it hears that the build has ended.
 fn stops_at_the_end(headers: &HeaderMap) -> bool {
-    let agent = headers.get(header::USER_AGENT);
-    let agent = agent
+    let agent = headers
+        .get(header::USER_AGENT)
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     let version = ["e2b-python-sdk/", "e2b-js-sdk/"]

@@ -41,8 +41,11 @@ pub(crate) async fn v2(
     OptionalBody(body): OptionalBody<rest::Connect>,
 ) -> Result<(StatusCode, Json<rest::Sandbox>), ApiError> {
     let most = authorized.caller.limits.lifetime;
-    let lifetime = body.timeout.map(|timeout| Lifetime::new(timeout, most));
-    let lifetime = lifetime.transpose()?.map(Lifetime::get);
+    let lifetime = body
+        .timeout
+        .map(|timeout| Lifetime::new(timeout, most))
+        .transpose()?
+        .map(Lifetime::get);
     connect(&authorized, &edge, &path, lifetime, body.memory).await
 }
 

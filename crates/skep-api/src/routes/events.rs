@@ -80,8 +80,9 @@ pub(crate) async fn follow(
         kinds: kinds(&params)?,
         ..EventQuery::default()
     };
-    let after = headers.get("last-event-id");
-    let after = after.and_then(|value| value.to_str().ok()?.parse().ok());
+    let after = headers
+        .get("last-event-id")
+        .and_then(|value| value.to_str().ok()?.parse().ok());
     let control = edge.control();
     let events = control.follow_events(caller, query, after).await?;
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);

@@ -24,8 +24,11 @@ type Kept<T> = ([(HeaderName, &'static str); 1], Json<T>);
 pub(crate) async fn configuration(
     State(edge): State<Edge>,
 ) -> Result<Kept<rest::OpenIdConfiguration>, ApiError> {
-    let issuer = edge.control().identity_issuer();
-    let issuer = issuer.ok_or(IdentityError::NoIssuer)?.url();
+    let issuer = edge
+        .control()
+        .identity_issuer()
+        .ok_or(IdentityError::NoIssuer)?
+        .url();
     let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
     let configuration = rest::OpenIdConfiguration {
         issuer: issuer.to_owned(),
@@ -52,8 +55,13 @@ pub(crate) async fn configuration(
 
 /// The keys by which tokens are verified.
 pub(crate) async fn keys(State(edge): State<Edge>) -> Result<Kept<rest::IdentityKeys>, ApiError> {
-    let keys = edge.control().identity_keys().await?;
-    let keys = keys.into_iter().map(shown).collect();
+    let keys = edge
+        .control()
+        .identity_keys()
+        .await?
+        .into_iter()
+        .map(shown)
+        .collect();
     Ok((KEPT, Json(rest::IdentityKeys { keys })))
 }
 

@@ -37,16 +37,20 @@ pub(crate) async fn request_build(
 }
 
 fn name(body: &rest::NewTemplate, authorized: &Authorized) -> Result<VersionName, ApiError> {
-    let text = body.name.as_ref().or(body.alias.as_ref());
-    let text = text
+    let text = body
+        .name
+        .as_ref()
+        .or(body.alias.as_ref())
         .map(|text| text.trim())
         .filter(|text| !text.is_empty())
         .ok_or_else(|| ApiError::bad_request("name_required", "Name is required"))?;
     let reference: TemplateReference = text
         .parse()
         .map_err(|error| ApiError::bad_request("invalid_name", format!("Invalid name: {error}")))?;
-    let tags = body.tags.iter().flatten();
-    let mut tags = tags
+    let mut tags = body
+        .tags
+        .iter()
+        .flatten()
         .map(|tag| tag.parse())
         .collect::<Result<Vec<Tag>, _>>()?;
     // A reference does not tell `name:default` from `name`, and beside other tags they differ.

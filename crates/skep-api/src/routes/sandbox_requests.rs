@@ -19,8 +19,9 @@ pub(crate) async fn sandbox_requests(
     path: SandboxPath,
     params: Params,
 ) -> Result<Json<Vec<rest::SandboxRequest>>, ApiError> {
-    let after = params.number("after", 0..=i64::MAX)?;
-    let after = after.and_then(|after| u64::try_from(after).ok());
+    let after = params
+        .number("after", 0..=i64::MAX)?
+        .and_then(|after| u64::try_from(after).ok());
     let Ok(id) = path.id() else {
         return Ok(Json(Vec::new()));
     };

@@ -53,8 +53,10 @@ impl FromRequestParts<Edge> for Opened {
 
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, ContentFailure> {
         let PathSegment(id) = PathSegment::from_request_parts(parts, edge).await?;
-        let token = parts.headers.get(header::AUTHORIZATION);
-        let token = token.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let token = parts
+            .headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         let (Ok(id), Some(token)) = (id.parse(), token) else {
             return Err(ContentFailure::unauthorized());
         };
@@ -128,8 +130,13 @@ pub(crate) async fn list(opened: Opened) -> Answer<Vec<rest::VolumeEntry>> {
     if depth > DEEPEST {
         return Err(ContentFailure::too_deep(DEEPEST));
     }
-    let entries = opened.files.list(opened.path, depth).await?;
-    let entries = entries.into_iter().map(render).collect();
+    let entries = opened
+        .files
+        .list(opened.path, depth)
+        .await?
+        .into_iter()
+        .map(render)
+        .collect();
     Ok(answer(StatusCode::OK, entries))
 }
 

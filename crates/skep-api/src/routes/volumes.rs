@@ -33,17 +33,20 @@ pub(crate) async fn create(
     if let Some(place) = (places.into_iter().flatten()).find(|place| place.contains("://")) {
         return Err(ApiError::elsewhere(place));
     }
-    let name = body.name.parse();
-    let name =
-        name.map_err(|_| ApiError::bad_request("invalid_volume_name", "Invalid volume name"))?;
+    let name = body
+        .name
+        .parse()
+        .map_err(|_| ApiError::bad_request("invalid_volume_name", "Invalid volume name"))?;
     let request = NewVolume {
         name,
         mebibytes: options.size_mb,
         source: options.source,
         read_only: options.read_only,
     };
-    let made = edge.control().create_volume(&authorized.caller, request);
-    let made = made.await?;
+    let made = edge
+        .control()
+        .create_volume(&authorized.caller, request)
+        .await?;
     Ok((StatusCode::CREATED, Json(with_token(&edge, &made))))
 }
 

@@ -40,8 +40,9 @@ pub(crate) async fn stats(
     PathSegment(id): PathSegment,
 ) -> Result<Json<rest::WebhookStats>, ApiError> {
     let control = edge.control();
-    let counts = control.delivery_counts(&authorized.caller, read_id(&id)?);
-    let counts = counts.await?;
+    let counts = control
+        .delivery_counts(&authorized.caller, read_id(&id)?)
+        .await?;
     Ok(Json(rest::WebhookStats {
         total: counts.pending + counts.delivered + counts.failed,
         pending: counts.pending,
@@ -77,8 +78,10 @@ pub(crate) async fn redeliver(
 }
 
 fn query(params: &Params) -> Result<DeliveryQuery, ApiError> {
-    let kinds = params.list("eventType").into_iter();
-    let kinds = kinds.map(|text| event_kind("eventType", text));
+    let kinds = params
+        .list("eventType")
+        .into_iter()
+        .map(|text| event_kind("eventType", text));
     let cursor = params.number("cursor", 0..=i64::MAX)?;
     let order = [("true", true), ("false", false)];
     Ok(DeliveryQuery {

@@ -249,8 +249,11 @@ async fn a_server_without_keys_takes_uploads_of_no_type() {
     let template = requested["templateID"].as_str().unwrap();
     let path = format!("GET /templates/{template}/files/{}", "a".repeat(64));
     let link = server.send_with(&json, &path).await.json();
-    let place = link["url"].as_str().unwrap();
-    let place = place.strip_prefix("http://localhost").unwrap();
+    let place = link["url"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("http://localhost")
+        .unwrap();
     let put = format!("PUT {place} archive");
     let answer = server.send_with(&[("Host", "localhost")], &put).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -272,8 +275,10 @@ async fn an_old_client_hears_of_the_end_with_the_last_page() {
         let line = format!("GET /templates/{template}/builds/{build}/status?logsOffset={offset}");
         let body = server.send_with(&headers, &line).await.json();
         let entries = body["logEntries"].as_array().unwrap().clone();
-        let first = entries.first().map(|entry| entry["message"].to_string());
-        let first = first.unwrap_or_default();
+        let first = entries
+            .first()
+            .map(|entry| entry["message"].to_string())
+            .unwrap_or_default();
         format!("{} {} {first}", body["status"], entries.len())
     };
     let (old, new) = ("e2b-python-sdk/2.7.0", "e2b-python-sdk/2.63.0");

@@ -9,9 +9,8 @@ async fn kinds(server: &Server, line: &str) -> Vec<String> {
     let answer = server.send(line).await;
     assert_eq!(answer.status, 200, "{line}: {}", answer.body);
     let events = answer.json();
-    let events = events.as_array().unwrap().iter();
     let label = |event: &serde_json::Value| event["eventLabel"].as_str().unwrap().to_owned();
-    events.map(label).collect()
+    events.as_array().unwrap().iter().map(label).collect()
 }
 
 #[tokio::test]

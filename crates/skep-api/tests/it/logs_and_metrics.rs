@@ -45,8 +45,8 @@ async fn the_first_point_is_there_at_once_and_is_the_average_since_the_start() {
         "memAverage",
         "diskRead",
         "diskWritten",
-    ];
-    let numbers = numbers.map(|name| point[name].as_u64().unwrap());
+    ]
+    .map(|name| point[name].as_u64().unwrap());
     assert_eq!(numbers, [2, 3, 1 << 30, 2, 5, 10 << 30, 4, 6, 7]);
 
     let many = server

@@ -52,10 +52,15 @@ fn compare(operation: Operation, answer: &Answer, comparison: &mut Comparison<'_
     match described.get("content") {
         None => assert_eq!(answer.body, "", "{place}"),
         Some(content) => {
-            let media_type = answer.header("content-type").unwrap_or_default();
-            let media_type = media_type.split(';').next().unwrap_or_default();
-            let content = content.get(media_type);
-            let content = content.unwrap_or_else(|| panic!("{place}: `{media_type}`"));
+            let media_type = answer
+                .header("content-type")
+                .unwrap_or_default()
+                .split(';')
+                .next()
+                .unwrap_or_default();
+            let content = content
+                .get(media_type)
+                .unwrap_or_else(|| panic!("{place}: `{media_type}`"));
             if media_type == "application/json" {
                 comparison.compare(&answer.json(), &content["schema"], &place);
             }
@@ -65,8 +70,11 @@ fn compare(operation: Operation, answer: &Answer, comparison: &mut Comparison<'_
     if answer.status >= 400 {
         // The code of a failure with files of volumes is a word itself.
         let body = answer.json();
-        let code = body["error_code"].as_str().or(body["code"].as_str());
-        let code = code.unwrap().to_owned();
+        let code = body["error_code"]
+            .as_str()
+            .or(body["code"].as_str())
+            .unwrap()
+            .to_owned();
         let names_it = |described: &Value| {
             let text = described["description"].as_str().unwrap();
             text.contains(&format!("`{code}`"))
@@ -86,8 +94,11 @@ fn operations() -> impl Iterator<Item = Operation> {
         .unwrap()
         .iter()
         .flat_map(|(path, item)| {
-            let operations = item.as_object().unwrap().iter();
-            let operations = operations.filter(|(key, _)| *key != "parameters");
+            let operations = item
+                .as_object()
+                .unwrap()
+                .iter()
+                .filter(|(key, _)| *key != "parameters");
             operations.map(move |(method, value)| Operation {
                 path,
                 method,
@@ -471,10 +482,16 @@ async fn every_operation_and_every_field_of_the_file_exists() {
     walk.requests();
     for operation in operations() {
         let name = format!("{} {}", operation.method, operation.path);
-        let statuses = walk.statuses.get(&name);
-        let statuses = statuses.unwrap_or_else(|| panic!("{name} was not asked"));
-        let listed = operation.value["responses"].as_object().unwrap().keys();
-        let listed: Vec<u16> = listed.filter_map(|status| status.parse().ok()).collect();
+        let statuses = walk
+            .statuses
+            .get(&name)
+            .unwrap_or_else(|| panic!("{name} was not asked"));
+        let listed: Vec<u16> = operation.value["responses"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter_map(|status| status.parse().ok())
+            .collect();
         let succeeds = |status: &u16| *status < 300;
         let expected: Vec<u16> = if listed.iter().any(succeeds) {
             listed.into_iter().filter(succeeds).collect()

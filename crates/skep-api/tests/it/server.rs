@@ -148,9 +148,12 @@ impl Server {
     /// Sends a line whose answer has no end, and gives the answer's body.
     pub(crate) async fn stream(&self, line: &str) -> Body {
         let (method, uri) = line.split_once(' ').unwrap();
-        let request = Request::builder().method(method).uri(uri);
-        let request = request.header("X-API-Key", &self.key);
-        let request = request.body(Body::empty()).unwrap();
+        let request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header("X-API-Key", &self.key)
+            .body(Body::empty())
+            .unwrap();
         let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), 200, "{line}");
         response.into_body()

@@ -33,8 +33,10 @@ impl<'a> Volume<'a> {
     async fn check(&self, method: &str, rest: &str, expected: &str) -> Value {
         let answer = self.send(method, rest).await;
         let json = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
-        let code = json["code"].as_str();
-        let code = code.map(|code| format!(" {code}")).unwrap_or_default();
+        let code = json["code"]
+            .as_str()
+            .map(|code| format!(" {code}"))
+            .unwrap_or_default();
         let found = format!("{}{code}", answer.status);
         assert_eq!(found, expected, "{method} {rest}: {}", answer.body);
         json
@@ -173,8 +175,8 @@ async fn files_are_handled_as_the_contract_says() {
         (&7.into(), &384.into())
     );
     let paths = async |rest: &str| -> Vec<String> {
-        let entries = volume.check("GET", rest, "200").await;
-        let entries = entries.as_array().unwrap().iter();
+        let answer = volume.check("GET", rest, "200").await;
+        let entries = answer.as_array().unwrap().iter();
         let paths = entries.map(|entry| entry["path"].as_str().unwrap().to_owned());
         paths.collect()
     };

@@ -236,8 +236,11 @@ impl Writer<'_> {
         if kind == Kind::Link {
             header.set_entry_type(EntryType::Symlink);
             header.set_size(0);
-            let to = entry.link_name().map_err(ArchiveError::Damaged)?;
-            let to = to.unwrap_or_default().into_owned();
+            let to = entry
+                .link_name()
+                .map_err(ArchiveError::Damaged)?
+                .unwrap_or_default()
+                .into_owned();
             let added = self.builder.append_link(&mut header, path, to);
             return added.map_err(ArchiveError::Write);
         }

@@ -195,8 +195,9 @@ impl Build<'_> {
         let surveyed = tokio::task::spawn_blocking(move || {
             let survey = Survey::of(&archive, limit)?;
             Ok((archive, survey))
-        });
-        let surveyed = surveyed.await.map_err(StepFailure::platform)?;
+        })
+        .await
+        .map_err(StepFailure::platform)?;
         let (archive, survey) = surveyed.map_err(refused)?;
         let (kind, source) = if found.is_directory {
             (Kind::Directory, Path::new(""))

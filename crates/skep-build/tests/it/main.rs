@@ -314,8 +314,8 @@ async fn an_image_is_provisioned_once_and_others_are_refused_at_the_base() {
         ("user", 3)
     );
     // It has the settings of the host, before packages are installed and after that.
-    let written = host.sandboxes.events();
-    let written = written
+    let events = host.sandboxes.events();
+    let written = events
         .iter()
         .filter(|event| *event == "write /etc/pip.conf");
     assert_eq!(written.count(), 2);

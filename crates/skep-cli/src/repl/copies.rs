@@ -68,8 +68,10 @@ impl Repl<'_> {
         }
         let options = skep_wire::interpreter::ContextOptions::default();
         let name = self.language.name();
-        let made = contexts.create(name, Some(&self.directory), &options);
-        let made = made.await?.id;
+        let made = contexts
+            .create(name, Some(&self.directory), &options)
+            .await?
+            .id;
         self.go_on_in(made.clone());
         Ok((contexts, made))
     }

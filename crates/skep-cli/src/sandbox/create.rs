@@ -87,8 +87,11 @@ impl CreateArgs {
             ..NewSandbox::default()
         };
         let client = self.server.client(default)?;
-        let sandbox = client.sandboxes().create(&body).await;
-        let sandbox = sandbox.map_err(|error| no_sandbox(error, &self.template))?;
+        let sandbox = client
+            .sandboxes()
+            .create(&body)
+            .await
+            .map_err(|error| no_sandbox(error, &self.template))?;
         let end = sandbox.info().await?.listed.end_at;
         if self.output.json {
             print_json(&json!({

@@ -90,8 +90,10 @@ impl EgressArgs {
                     "write it as in `Authorization: Bearer ${e2b.secrets.key}`",
                 )
             })?;
-            let of_host = rules.entry(host.clone()).or_default();
-            let of_host = of_host.get_or_insert_default();
+            let of_host = rules
+                .entry(host.clone())
+                .or_default()
+                .get_or_insert_default();
             if of_host.is_empty() {
                 of_host.push(NetworkRule::default());
             }

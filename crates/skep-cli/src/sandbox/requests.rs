@@ -94,8 +94,9 @@ async fn print_rules(client: &Client, id: &str, output: OutputArgs) -> Result<u8
 /// The hosts that were reached, in the order of their names. Those that were refused or do not exist
 /// are not what its owner wants to allow.
 fn reached(requests: Vec<SandboxRequest>) -> BTreeSet<String> {
-    let reached = requests.into_iter();
-    let reached = reached.filter(|request| request.refusal.is_none());
+    let reached = requests
+        .into_iter()
+        .filter(|request| request.refusal.is_none());
     reached.filter_map(|request| request.host).collect()
 }
 

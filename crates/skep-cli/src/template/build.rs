@@ -67,8 +67,12 @@ pub(super) struct Source {
 impl Source {
     /// The instruction that begins at a line, on one line.
     pub(super) fn instruction(&self, line: usize) -> String {
-        let first = self.text.lines().nth(line.saturating_sub(1));
-        let first = first.unwrap_or_default().trim();
+        let first = self
+            .text
+            .lines()
+            .nth(line.saturating_sub(1))
+            .unwrap_or_default()
+            .trim();
         match first.strip_suffix('\\') {
             Some(text) => format!("{} …", text.trim_end()),
             None => first.to_owned(),
@@ -187,8 +191,8 @@ impl DockerfileArgs {
                 arguments.push((name, value));
             }
         }
-        let file = Dockerfile::read(&source.text, &arguments);
-        let mut file = file.map_err(|errors| source.errors(&errors.0))?;
+        let mut file = Dockerfile::read(&source.text, &arguments)
+            .map_err(|errors| source.errors(&errors.0))?;
         for warning in &file.warnings {
             let text = source.place(warning.at, &warning.message);
             print_note(&format!("warning: {text}"));

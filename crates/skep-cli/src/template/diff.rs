@@ -110,16 +110,21 @@ impl DiffArgs {
 
 fn compare(before: &TemplateVersion, after: &TemplateVersion) -> Difference {
     let layers = before.layers.iter().zip(&after.layers);
-    let common = layers.take_while(|(one, other)| one.key == other.key);
-    let common = common.count();
+    let common = layers
+        .take_while(|(one, other)| one.key == other.key)
+        .count();
     let steps =
         |version: &TemplateVersion| -> Vec<String> { version.steps.iter().map(words).collect() };
     let (old, new) = (steps(before), steps(after));
     let same = |(one, other): &(&String, &String)| one == other;
     let first = old.iter().zip(&new).take_while(same).count();
     let (old, new) = (&old[first..], &new[first..]);
-    let last = old.iter().rev().zip(new.iter().rev());
-    let last = last.take_while(same).count();
+    let last = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take_while(same)
+        .count();
     Difference {
         before: before.version.build_id.clone(),
         after: after.version.build_id.clone(),

@@ -89,8 +89,11 @@ fn rows(found: &TemplateVersion) -> Vec<Vec<String>> {
 
 /// A step in words, as a client sent it.
 pub(super) fn words(step: &BuildStep) -> String {
-    let args = step.args.as_deref().unwrap_or_default().iter();
-    let args: Vec<_> = args
+    let args: Vec<_> = step
+        .args
+        .as_deref()
+        .unwrap_or_default()
+        .iter()
         .map(String::as_str)
         .filter(|word| !word.is_empty())
         .collect();

@@ -29,16 +29,23 @@ impl TemplateListArgs {
     ///
     /// [`CliError`] with hints.
     pub async fn run(&self, default: &DefaultServer) -> Result<u8, CliError> {
-        let templates = self.server.client(default)?.templates().list().await;
-        let templates = templates.map_err(|error| {
-            let is_unreachable = error.is_unreachable();
-            let error = CliError::from(error);
-            if is_unreachable {
-                error.hint("`--cache-dir DIR` lists what is built on this host, without a server")
-            } else {
-                error
-            }
-        })?;
+        let templates = self
+            .server
+            .client(default)?
+            .templates()
+            .list()
+            .await
+            .map_err(|error| {
+                let is_unreachable = error.is_unreachable();
+                let error = CliError::from(error);
+                if is_unreachable {
+                    error.hint(
+                        "`--cache-dir DIR` lists what is built on this host, without a server",
+                    )
+                } else {
+                    error
+                }
+            })?;
         if self.output.json {
             print_json(&templates)?;
         } else if templates.is_empty() {

@@ -50,7 +50,8 @@ impl StageBuilder<'_> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, CliError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    let done = done.map_err(CliError::failure)?;
+    let done = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(CliError::failure)?;
     done.map_err(|error| CliError::input(format!("cannot read the files: {error}"), "build again"))
 }

@@ -125,12 +125,14 @@ impl Templates for FakeTemplates {
         &'a self,
         keys: &'a [LayerKey],
     ) -> BoxFuture<'a, Result<Vec<LayerInfo>, ResolveError>> {
-        let layers = keys.iter().map(|key| LayerInfo {
-            key: *key,
-            title: None,
-            bytes: 0,
-        });
-        let layers = layers.collect();
+        let layers = keys
+            .iter()
+            .map(|key| LayerInfo {
+                key: *key,
+                title: None,
+                bytes: 0,
+            })
+            .collect();
         async move { Ok(layers) }.boxed()
     }
 

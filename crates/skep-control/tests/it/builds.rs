@@ -292,8 +292,11 @@ async fn a_snapshot_keeps_the_version_that_it_stands_on() {
         name: Some(name),
         kind: ImageKind::Filesystem,
     };
-    let taken = bench.control.snapshot(&bench.caller, &sandbox.id, order);
-    let taken = taken.await.unwrap();
+    let taken = bench
+        .control
+        .snapshot(&bench.caller, &sandbox.id, order)
+        .await
+        .unwrap();
     let fixed = format!("{}:{}", version.build.template.id, version.build.build);
     assert_eq!(taken.template_name, fixed);
     bench.build("app").await;

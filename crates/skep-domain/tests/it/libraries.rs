@@ -48,8 +48,10 @@ impl Files {
 
 #[track_caller]
 fn run(program: &str, arguments: &[&str]) -> String {
-    let done = Command::new(program).args(arguments).output();
-    let done = done.unwrap_or_else(|error| panic!("{program}: {error}"));
+    let done = Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
     let output = [done.stdout, done.stderr].concat();
     let output = String::from_utf8_lossy(&output).into_owned();
     assert!(done.status.success(), "{program} {arguments:?}: {output}");

@@ -48,11 +48,13 @@ pub(super) async fn serve(
         ..Ended::default()
     };
     // Without a name it may still be that the address is allowed, whatever is said to it.
-    let reached = desk.ask(&aim, Way::Opaque).await;
-    let reached = reached.map_err(|refusal| match named {
-        Err(unnamed) if refusal == Refusal::NoName => unnamed,
-        Err(_) | Ok(_) => refusal,
-    });
+    let reached = desk
+        .ask(&aim, Way::Opaque)
+        .await
+        .map_err(|refusal| match named {
+            Err(unnamed) if refusal == Refusal::NoName => unnamed,
+            Err(_) | Ok(_) => refusal,
+        });
     let mut upstream = match reached {
         Ok(Reached::Connected(upstream)) => upstream,
         Ok(Reached::Inspect(Some(leaf))) => {

@@ -144,8 +144,8 @@ impl Visitor {
         to_origin_form(&mut request)?;
         let before = route.traffic.so_far();
         let sending = route.sender.send_request(request);
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, sending).await;
-        let mut answer = answer
+        let mut answer = tokio::time::timeout(ANSWER_TIMEOUT, sending)
+            .await
             .map_err(|_| Refusal::BrokenOff)?
             .map_err(|_| Refusal::BrokenOff)?;
         let mut ended = std::mem::take(ended);
@@ -257,8 +257,10 @@ fn to_origin_form(request: &mut Request<Incoming>) -> Result<(), Refusal> {
     if request.uri().scheme().is_none() {
         return Ok(());
     }
-    let path = request.uri().path_and_query();
-    let path = path.map_or("/", |path| path.as_str());
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
     *request.uri_mut() = path.parse().map_err(|_| Refusal::NotUnderstood)?;
     Ok(())
 }

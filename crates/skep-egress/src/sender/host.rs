@@ -73,8 +73,10 @@ impl Client {
             }
             let name = server_name(host)?;
             let connector = if h2 { &self.either } else { &self.http1 };
-            let stream = connector.connect(name, upstream).await;
-            let stream = stream.map_err(|error| reason(&error))?;
+            let stream = connector
+                .connect(name, upstream)
+                .await
+                .map_err(|error| reason(&error))?;
             if stream.get_ref().1.alpn_protocol() == Some(H2) {
                 http2(stream).await
             } else {

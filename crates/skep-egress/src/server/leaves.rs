@@ -28,8 +28,7 @@ impl Leaves {
         {
             return Ok(leaf.clone());
         }
-        let issued = authority.issue(host, SystemTime::now());
-        let issued = issued.map_err(|error| {
+        let issued = authority.issue(host, SystemTime::now()).map_err(|error| {
             tracing::warn!(error = %Chain(&error), "no certificate for a host of a rule");
             Refusal::NoAnswer
         })?;

@@ -75,8 +75,7 @@ async fn running(room: &Arc<Room>) -> io::Result<Running> {
         return Err(io::Error::other("it has ended a moment ago"));
     }
     sender.started = Some(Instant::now());
-    let inspection = room.inspection.get();
-    let inspection = inspection.ok_or(io::ErrorKind::Unsupported)?;
+    let inspection = room.inspection.get().ok_or(io::ErrorKind::Unsupported)?;
     let roots = read_only(inspection.roots.as_bytes())?;
     let (ours, theirs) = crate::channel::pair()?;
     let terms = serde_json::to_string(&Terms {
@@ -121,8 +120,10 @@ async fn converse(room: &Arc<Room>, running: &Running) -> io::Result<()> {
                 method,
                 path,
             } => {
-                let turn = Arc::clone(&turns).acquire_owned().await;
-                let turn = turn.expect("nobody closes the semaphore");
+                let turn = Arc::clone(&turns)
+                    .acquire_owned()
+                    .await
+                    .expect("nobody closes the semaphore");
                 let (room, channel) = (Arc::clone(room), Arc::clone(&running.channel));
                 drop(skep_telemetry::spawn("judge a request", async move {
                     let asked = (method.as_str(), path.as_str());

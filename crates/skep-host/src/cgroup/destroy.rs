@@ -150,8 +150,7 @@ fn kill_in(group: BorrowedFd<'_>) {
 /// A number that was read may be somebody else's by the time it is used. So each process is
 /// held by a descriptor first, and killed only if the group lists it again after that.
 pub(super) fn kill_members(group: BorrowedFd<'_>) -> io::Result<()> {
-    let members = processes(group)?;
-    let members: Vec<_> = members.into_iter().collect();
+    let members: Vec<_> = processes(group)?.into_iter().collect();
     for some in members.chunks(HELD) {
         let held: Vec<(Pid, OwnedFd)> = some
             .iter()

@@ -93,8 +93,7 @@ impl ReadyGroups {
             let group = Group::ready(name);
             let io = self.speed.and_then(DiskSpeed::on_host_disk);
             let settings = cgroups.create(&group, resources, io)?;
-            let join_fds = cgroups.open_join_fds(&group, settings);
-            let join_fds = join_fds.inspect_err(|_| {
+            let join_fds = cgroups.open_join_fds(&group, settings).inspect_err(|_| {
                 if let Err(error) = cgroups.destroy(&group, Instant::now()) {
                     tracing::warn!(%error, "a cgroup is left");
                 }

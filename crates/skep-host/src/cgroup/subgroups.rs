@@ -57,11 +57,13 @@ impl Cgroups {
                 Self::V2(tree) => tree.made_by_agent(group)?,
             };
             for path in paths {
-                let limits = LIMITS.iter().filter_map(|limit| {
-                    let text = fs::read_to_string(own.join(&path).join(limit)).ok()?;
-                    Some(((*limit).to_owned(), text.trim().to_owned()))
-                });
-                let limits = limits.collect();
+                let limits = LIMITS
+                    .iter()
+                    .filter_map(|limit| {
+                        let text = fs::read_to_string(own.join(&path).join(limit)).ok()?;
+                        Some(((*limit).to_owned(), text.trim().to_owned()))
+                    })
+                    .collect();
                 all.push(Subgroup {
                     hierarchy,
                     path,

@@ -447,8 +447,8 @@ fn a_sandbox_with_its_agent_has_a_little_more_of_a_processor_than_its_work() {
                 .directories(&group, child.unwrap_or(Child::Work));
             let directory = directories
                 .iter()
-                .find(|directory| directory.starts_with("/sys/fs/cgroup/cpu"));
-            let directory = directory.unwrap();
+                .find(|directory| directory.starts_with("/sys/fs/cgroup/cpu"))
+                .unwrap();
             let directory = child.map_or(directory.parent().unwrap(), |_| directory);
             read(directory, "cpu.cfs_quota_us").unwrap()
         }

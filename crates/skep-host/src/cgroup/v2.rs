@@ -108,8 +108,11 @@ impl Tree {
     ) -> Result<(), CgroupError> {
         let offered = read(&self.directory(group), "cgroup.controllers")?;
         let there = |name: &&&str| offered.split_whitespace().any(|offered| offered == **name);
-        let used = USED_BY_KERNELS.iter().filter(there);
-        let used: Vec<_> = used.map(|name| format!("+{name}")).collect();
+        let used: Vec<_> = USED_BY_KERNELS
+            .iter()
+            .filter(there)
+            .map(|name| format!("+{name}"))
+            .collect();
         let file = format!("{}/{KERNELS}/cgroup.subtree_control", Child::Work.name());
         settings.files.push((file, used.join(" ")));
         Ok(())
@@ -176,8 +179,11 @@ impl Tree {
     ) -> Result<Settings, CgroupError> {
         let offered = read(directory, "cgroup.controllers")?;
         let there = |name: &&&str| offered.split_whitespace().any(|offered| offered == **name);
-        let used = NEEDED.iter().chain(WELCOME.iter().filter(there));
-        let used: Vec<_> = used.map(|name| format!("+{name}")).collect();
+        let used: Vec<_> = NEEDED
+            .iter()
+            .chain(WELCOME.iter().filter(there))
+            .map(|name| format!("+{name}"))
+            .collect();
         let (quota, period) = quota(resources);
         let mut files = vec![
             ("cgroup.subtree_control", used.join(" ")),

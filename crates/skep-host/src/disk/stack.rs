@@ -71,8 +71,10 @@ impl Disks {
         if used(image).map_err(looked())? < SMALL || below(image).len() >= MOST_BELOW {
             return Ok(None);
         }
-        let taken = used_by_all(image).map_err(looked())?.div_ceil(MIB);
-        let taken = taken.next_multiple_of(STEP_MIB);
+        let taken = used_by_all(image)
+            .map_err(looked())?
+            .div_ceil(MIB)
+            .next_multiple_of(STEP_MIB);
         let left = u64::from(mebibytes).saturating_sub(taken);
         Ok(u32::try_from(left).ok().filter(|left| *left > 0))
     }
@@ -144,8 +146,8 @@ mod tests {
 
     #[test]
     fn a_large_disk_lies_below_those_that_are_made_of_it_and_outlives_its_name() {
-        let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path();
         let Some(disks) = disks(directory) else {
             return;
         };
@@ -182,8 +184,8 @@ mod tests {
 
     #[test]
     fn disks_are_not_stacked_higher_than_is_good() {
-        let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path();
         let Some(disks) = disks(directory) else {
             return;
         };

@@ -24,8 +24,10 @@ impl Service {
         let Some(question) = Question::for_addresses(host) else {
             return Lookup::Found(Vec::new());
         };
-        let own = egress.resolvers().filter(|own| !own.is_empty());
-        let own: Option<Upstreams> = own.map(|own| self.own_upstreams(own));
+        let own: Option<Upstreams> = egress
+            .resolvers()
+            .filter(|own| !own.is_empty())
+            .map(|own| self.own_upstreams(own));
         let upstreams = own.as_ref().unwrap_or(&self.upstreams);
         let mut answer = upstreams.ask(&question, Way::Udp).await;
         if answer

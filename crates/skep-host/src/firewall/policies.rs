@@ -61,12 +61,13 @@ impl Allowance {
     /// The allowance of a policy. Where it judges names, `proxy` is the port of who does; without one,
     /// no host is reached by its name.
     pub(crate) fn of(egress: &Egress, proxy: Option<u16>) -> Self {
-        let proxy = proxy.filter(|_| egress.judges_names());
-        let proxy = proxy.map(|port| WayToProxy {
-            port,
-            from: egress.ports_of_hosts().into_iter().collect(),
-            always: egress.ports_of_requests().into_iter().collect(),
-        });
+        let proxy = proxy
+            .filter(|_| egress.judges_names())
+            .map(|port| WayToProxy {
+                port,
+                from: egress.ports_of_hosts().into_iter().collect(),
+                always: egress.ports_of_requests().into_iter().collect(),
+            });
         let resolvers = match egress.names() {
             Names::Only(_) => egress.resolvers().unwrap_or_default(),
             // They are among the addresses, or there is nothing to ask them for.

@@ -86,12 +86,14 @@ pub(super) fn enter(naming: Naming, listing: &[Value]) -> Result<(), FirewallErr
 
 /// Takes the rules away. Blocks.
 pub(super) fn leave(naming: Naming) -> Result<(), FirewallError> {
-    let commands = ours(naming)?.into_iter().map(|(chain, handle)| {
-        json!({"delete": {"rule": {
-            "family": FAMILY, "table": TABLE, "chain": chain.name(), "handle": handle,
-        }}})
-    });
-    let commands: Vec<_> = commands.collect();
+    let commands: Vec<_> = ours(naming)?
+        .into_iter()
+        .map(|(chain, handle)| {
+            json!({"delete": {"rule": {
+                "family": FAMILY, "table": TABLE, "chain": chain.name(), "handle": handle,
+            }}})
+        })
+        .collect();
     if commands.is_empty() {
         return Ok(());
     }
@@ -113,9 +115,10 @@ fn ours(naming: Naming) -> Result<Vec<(SharedChain, u64)>, FirewallError> {
         }
         let wanted = chain.rules(naming);
         let there = rules_in(chain)?;
-        let there = there.iter();
-        let there = there.filter(|rule| wanted.iter().any(|wanted| rule["expr"] == json!(wanted)));
-        ours.extend(there.filter_map(|rule| Some((chain, rule["handle"].as_u64()?))));
+        let ours_there = there
+            .iter()
+            .filter(|rule| wanted.iter().any(|wanted| rule["expr"] == json!(wanted)));
+        ours.extend(ours_there.filter_map(|rule| Some((chain, rule["handle"].as_u64()?))));
     }
     Ok(ours)
 }

@@ -37,8 +37,9 @@ fn version(release: &str) -> Option<(u32, u32)> {
 
 pub(super) fn privileges() -> Check {
     let name = "privileges";
-    let held = rustix::thread::capabilities(None).map(|sets| sets.effective);
-    let held = held.unwrap_or(CapabilitySet::empty());
+    let held = rustix::thread::capabilities(None)
+        .map(|sets| sets.effective)
+        .unwrap_or(CapabilitySet::empty());
     let needed = [
         (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
         (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
@@ -95,15 +96,17 @@ pub(super) fn user_ids() -> Check {
     let name = "user ids";
     let ours = instance::all_ids();
     let files = ["/etc/subuid", "/etc/subgid"];
-    let taken = files.iter().flat_map(|file| {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        let taken: Vec<_> = ranges(&text)
-            .filter(|(_, first, last)| *first <= *ours.end() && *last >= *ours.start())
-            .map(|(user, first, last)| format!("{user} has {first}-{last} in {file}"))
-            .collect();
-        taken
-    });
-    let taken: Vec<_> = taken.collect();
+    let taken: Vec<_> = files
+        .iter()
+        .flat_map(|file| {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            let taken: Vec<_> = ranges(&text)
+                .filter(|(_, first, last)| *first <= *ours.end() && *last >= *ours.start())
+                .map(|(user, first, last)| format!("{user} has {first}-{last} in {file}"))
+                .collect();
+            taken
+        })
+        .collect();
     if taken.is_empty() {
         return Check::good(name, format!("{}-{} are free", ours.start(), ours.end()));
     }

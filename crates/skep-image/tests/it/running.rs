@@ -58,8 +58,8 @@ fn build(
 fn check<T>(steps: &str, look: impl FnOnce(&std::path::Path) -> T) -> T {
     let workshop = Workshop::new();
     let mut told = Told::default();
-    let image = build(&workshop, steps, &mut told);
-    let image = image.unwrap_or_else(|error| panic!("{error:?}\n{}", told.0.join("\n")));
+    let image = build(&workshop, steps, &mut told)
+        .unwrap_or_else(|error| panic!("{error:?}\n{}", told.0.join("\n")));
     look(workshop.catalog.layer_paths(&image).last().unwrap())
 }
 

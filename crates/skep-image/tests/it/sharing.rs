@@ -65,8 +65,8 @@ fn a_step_sees_the_host_settings_and_its_layer_does_not() {
         let mount = launch
             .mounts
             .iter()
-            .find(|mount| mount.target == "/run/skep");
-        let mount = mount.unwrap();
+            .find(|mount| mount.target == "/run/skep")
+            .unwrap();
         assert!(!mount.writable);
         assert!(mount.source.join("pip.conf").exists());
         assert!(!mount.source.starts_with(&launch.upper));

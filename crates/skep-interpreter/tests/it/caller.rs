@@ -129,8 +129,7 @@ pub(crate) async fn lines(body: Body) -> Vec<Value> {
 
 /// The next piece of a body, as text.
 pub(crate) async fn piece(body: &mut Body) -> String {
-    let frame = tokio::time::timeout(Duration::from_secs(60), body.frame());
-    let frame = frame
+    let frame = tokio::time::timeout(Duration::from_secs(60), body.frame())
         .await
         .expect("a piece comes in time")
         .unwrap()

@@ -26,11 +26,12 @@ fn seen(cell: &Value) -> Value {
     if cell["cell_type"] == "markdown" {
         return json!(source);
     }
-    let outputs = cell["outputs"].as_array().unwrap().iter();
-    let outputs = outputs.map(|output| match output["output_type"].as_str().unwrap() {
-        "stream" => output["text"].clone(),
-        "error" => output["ename"].clone(),
-        _ => output["data"].clone(),
+    let outputs = cell["outputs"].as_array().unwrap().iter().map(|output| {
+        match output["output_type"].as_str().unwrap() {
+            "stream" => output["text"].clone(),
+            "error" => output["ename"].clone(),
+            _ => output["data"].clone(),
+        }
     });
     json!([cell["execution_count"], source, outputs.collect::<Vec<_>>()])
 }

@@ -234,8 +234,11 @@ impl Checkpoints {
 
     /// Removes a checkpoint. What descends from it then descends from its parent.
     fn remove(&mut self, id: &str) -> Result<(), CopyError> {
-        let place = self.all.iter().position(|checkpoint| checkpoint.id == id);
-        let place = place.ok_or_else(|| CopyError::NotFound { id: id.to_owned() })?;
+        let place = self
+            .all
+            .iter()
+            .position(|checkpoint| checkpoint.id == id)
+            .ok_or_else(|| CopyError::NotFound { id: id.to_owned() })?;
         let removed = self.all.remove(place);
         let children = self.all.iter_mut().map(|checkpoint| &mut checkpoint.parent);
         for parent in children.chain([&mut self.current]) {

@@ -11,8 +11,10 @@ use std::time::SystemTime;
 /// If there is no directory, or it holds more.
 pub fn names_in(directory: &Path, most: usize) -> io::Result<Vec<String>> {
     let entries = std::fs::read_dir(directory)?;
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let names: Vec<_> = names.take(most + 1).collect();
+    let names: Vec<_> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .take(most + 1)
+        .collect();
     if names.len() > most {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

@@ -32,8 +32,11 @@ async fn code_runs_and_its_outputs_come_in_order() {
 async fn a_new_context_is_listed_last_and_shares_nothing() {
     let world = world();
     world.run("remember me").await;
-    let made = world.contexts.create("python", Some("/root".to_owned()));
-    let made = made.await.unwrap();
+    let made = world
+        .contexts
+        .create("python", Some("/root".to_owned()))
+        .await
+        .unwrap();
     let listed = world.contexts.list();
     assert_eq!((listed.len(), listed.last()), (2, Some(&made)));
     assert_eq!(listed[0].directory, "/home/user");

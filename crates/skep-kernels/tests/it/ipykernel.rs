@@ -243,8 +243,11 @@ async fn a_context_starts_in_its_directory() {
     let place = world.directory.path().join("it's \"here\" \\ {}");
     std::fs::create_dir(&place).unwrap();
     let place = place.to_str().unwrap();
-    let made = world.contexts.create("python", Some(place.to_owned()));
-    let made = made.await.unwrap();
+    let made = world
+        .contexts
+        .create("python", Some(place.to_owned()))
+        .await
+        .unwrap();
     let code = "import os\nprint(os.getcwd())";
     let words = run(&world.contexts, &made.id, code).await;
     // Neither the directory nor the variables of an execution leave a trace.

@@ -133,8 +133,10 @@ async fn code_that_could_never_have_its_memory_is_not_run() {
 #[tokio::test]
 async fn a_kernel_that_the_machine_killed_for_memory_ran_out_of_memory() {
     let world = world();
-    let execution = world.contexts.execute(&world.python, request("wait"));
-    let mut execution = execution.unwrap();
+    let mut execution = world
+        .contexts
+        .execute(&world.python, request("wait"))
+        .unwrap();
     next(&mut execution).await;
     seen(
         &world,

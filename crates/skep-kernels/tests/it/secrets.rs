@@ -69,10 +69,10 @@ async fn what_is_held_back_comes_before_the_end_however_it_ends() {
 async fn what_cannot_become_a_secret_is_not_held_back() {
     let world = world();
     let code = "say ready to hunt\nwait";
-    let execution = world
+    let mut execution = world
         .contexts
-        .execute(&world.python, with(&["hunter22"], code));
-    let mut execution = execution.unwrap();
+        .execute(&world.python, with(&["hunter22"], code))
+        .unwrap();
     next(&mut execution).await;
     assert_eq!(next(&mut execution).await.as_deref(), Some("ready to hunt"));
 }
@@ -81,10 +81,10 @@ async fn what_cannot_become_a_secret_is_not_held_back() {
 async fn results_and_errors_are_masked() {
     let world = world();
     let code = "value 'aHVudGVyMjI='\nraise hunter22Error it is hunter22";
-    let execution = world
+    let mut execution = world
         .contexts
-        .execute(&world.python, with(&["hunter22"], code));
-    let mut execution = execution.unwrap();
+        .execute(&world.python, with(&["hunter22"], code))
+        .unwrap();
     let mut raised = None;
     let mut value = None;
     while let Some(update) = execution.updates.recv().await {

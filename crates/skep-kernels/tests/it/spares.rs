@@ -92,8 +92,11 @@ async fn the_next_context_gets_the_kernel_that_was_started_for_it() {
         (score == "1000").then_some(()).ok_or(score)
     })
     .await;
-    let second = world.contexts.create("simple", Some("/".to_owned()));
-    let second = second.await.unwrap();
+    let second = world
+        .contexts
+        .create("simple", Some("/".to_owned()))
+        .await
+        .unwrap();
     assert_eq!(world.process_of(&second.id).await, spare);
     assert_eq!(score(spare), score(own));
 

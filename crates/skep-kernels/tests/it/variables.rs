@@ -45,14 +45,15 @@ async fn check(contexts: &Contexts, context: &str, code: &str) {
             variables: named.collect(),
             ..request(code)
         };
-        let shown = (0..8).map(|number| match values.get(&number) {
-            Some(value) => {
-                let digits: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
-                format!("x{digits}")
-            }
-            None => "-".to_owned(),
-        });
-        let shown: Vec<String> = shown.collect();
+        let shown: Vec<String> = (0..8)
+            .map(|number| match values.get(&number) {
+                Some(value) => {
+                    let digits: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+                    format!("x{digits}")
+                }
+                None => "-".to_owned(),
+            })
+            .collect();
         let seen = printed(contexts, context, with_variables).await;
         assert_eq!(seen, shown.join(","), "{values:?}");
     }

@@ -27,8 +27,9 @@ struct Exception {
 pub(super) fn add_exceptions(decisions: &mut Decisions) -> io::Result<()> {
     for exception in exceptions() {
         let call = u32::try_from(exception.call).map_err(io::Error::other)?;
-        let otherwise = decisions.remove(&call);
-        let otherwise = otherwise.unwrap_or_else(|| Answer::Unknown.into());
+        let otherwise = decisions
+            .remove(&call)
+            .unwrap_or_else(|| Answer::Unknown.into());
         let branches = Branches::new(exception.then, otherwise);
         let decision = Decision::OneOf(exception.argument, exception.values, branches);
         decisions.insert(call, decision);

@@ -150,8 +150,9 @@ fn execute(
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let all = tool.command.iter().chain(arguments);
-        let arguments = all.map(|argument| CString::new(argument.as_str()));
-        let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
+        let arguments = all
+            .map(|argument| CString::new(argument.as_str()))
+            .collect::<Result<Vec<_>, _>>()?;
         Ok((null, arguments))
     };
     let (null, arguments) = match prepared() {

@@ -234,10 +234,14 @@ impl<'a> Prepared<'a> {
             Program::Descriptor(_) => None,
             Program::Path(path) => Some(CString::new(path.as_str())?),
         };
-        let arguments = process.arguments.iter();
-        let arguments = arguments.map(|argument| CString::new(argument.as_str()));
-        let environment = process.environment.iter();
-        let environment = environment.map(|(name, value)| CString::new(format!("{name}={value}")));
+        let arguments = process
+            .arguments
+            .iter()
+            .map(|argument| CString::new(argument.as_str()));
+        let environment = process
+            .environment
+            .iter()
+            .map(|(name, value)| CString::new(format!("{name}={value}")));
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .about(|| "/dev/null".into())?;
         Ok(Self {

@@ -310,14 +310,17 @@ fn open_template_files(
     root: &crate::Root,
     restoration: &Restoration,
 ) -> Result<Vec<OwnedFd>, StepError> {
-    let wanted = restoration.files.iter().filter_map(|(_, file)| match file {
-        RestoredFile::Template(path) => Some(path),
-        RestoredFile::Open(_)
-        | RestoredFile::Program(_)
-        | RestoredFile::MemoryInfo
-        | RestoredFile::Cgroup { .. } => None,
-    });
-    let wanted: Vec<_> = wanted.collect();
+    let wanted: Vec<_> = restoration
+        .files
+        .iter()
+        .filter_map(|(_, file)| match file {
+            RestoredFile::Template(path) => Some(path),
+            RestoredFile::Open(_)
+            | RestoredFile::Program(_)
+            | RestoredFile::MemoryInfo
+            | RestoredFile::Cgroup { .. } => None,
+        })
+        .collect();
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
@@ -348,8 +351,12 @@ fn open_cgroup_files(
     let mut opened = Vec::new();
     for (_, file) in &restoration.files {
         if let RestoredFile::Cgroup { path, flags } = file {
-            let settings = launch.plan.cgroup_settings.as_ref();
-            let settings = settings.ok_or(Errno::NOENT).about(|| path.clone())?;
+            let settings = launch
+                .plan
+                .cgroup_settings
+                .as_ref()
+                .ok_or(Errno::NOENT)
+                .about(|| path.clone())?;
             let flags = OFlags::from_bits_retain(*flags);
             opened.push(settle::open(launch, settings, path, flags).about(|| path.clone())?);
         }

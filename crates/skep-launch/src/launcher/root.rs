@@ -140,14 +140,17 @@ fn lower_disk(number: usize) -> String {
 
 fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, StepError> {
     // An overlay names the highest layer first, a plan the lowest.
-    let disks = (0..root.below.len()).rev();
-    let disks = disks.map(|number| format!("{}/{}", lower_disk(number), skep_linux::UPPER));
-    let layers = (0..root.layers.len()).rev();
-    let layers = layers.map(|number| number.to_string());
+    let disks = (0..root.below.len())
+        .rev()
+        .map(|number| format!("{}/{}", lower_disk(number), skep_linux::UPPER));
+    let layers = (0..root.layers.len())
+        .rev()
+        .map(|number| number.to_string());
     let layers: Vec<_> = disks.chain(layers).collect();
     let top = |path: &std::path::Path| -> Result<String, StepError> {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let name = name
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
             .ok_or(Errno::INVAL)
             .about(|| path.display().to_string())?;
         Ok(format!("top/{name}"))

@@ -20,8 +20,8 @@ pub(crate) fn run() -> ExitCode {
     })
     .unwrap();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let root = rustix::fs::openat(rustix::fs::CWD, ".", flags, Mode::empty()).unwrap();
-    let root = root.as_fd();
+    let directory = rustix::fs::openat(rustix::fs::CWD, ".", flags, Mode::empty()).unwrap();
+    let root = directory.as_fd();
     let said = |outcome: io::Result<()>| match outcome {
         Ok(()) => "ok".to_owned(),
         Err(error) => error.raw_os_error().unwrap_or(0).to_string(),

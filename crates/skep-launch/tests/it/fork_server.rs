@@ -71,8 +71,9 @@ fn launch_held(server: &ForkServer, held: Held, meanwhile: impl FnOnce(Pid)) -> 
             new.pop().ok_or("nothing was forked")
         });
         skep_testkit::wait_for(DEADLINE, || {
-            let waits = fs::read_to_string(format!("/proc/{fork}/wchan")).unwrap_or_default();
-            let waits = waits.contains("pipe");
+            let waits = fs::read_to_string(format!("/proc/{fork}/wchan"))
+                .unwrap_or_default()
+                .contains("pipe");
             waits.then_some(()).ok_or("it has not begun")
         });
         meanwhile(fork);
@@ -92,8 +93,8 @@ fn pid_of(server: &ForkServer) -> Pid {
 /// Returns the processes that the launcher has forked and not reaped.
 fn forks(server: &ForkServer) -> Vec<Pid> {
     let pid = pid_of(server);
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let children = children.unwrap_or_default();
+    let children =
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let numbers = children.split_whitespace();
     numbers
         .map(|number| Pid::from_raw(number.parse().unwrap()).unwrap())

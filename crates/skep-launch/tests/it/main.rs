@@ -41,8 +41,10 @@ fn main() -> ExitCode {
                 fork_server::TESTS,
             ];
             let trials = tests.concat().into_iter().map(trial);
-            let measured = measure::TESTS.iter().copied();
-            let measured = measured.map(|test| trial(test).with_ignored_flag(true));
+            let measured = measure::TESTS
+                .iter()
+                .copied()
+                .map(|test| trial(test).with_ignored_flag(true));
             let trials = trials.chain(measured).collect();
             libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
         }

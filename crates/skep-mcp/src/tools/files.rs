@@ -281,18 +281,20 @@ async fn listing(sandbox: &Sandbox, path: &str, depth: u32) -> Result<ListOutput
         .await
         .map_err(absent)?;
     let truncated = entries.len() > MOST_ENTRIES;
-    let entries = entries.into_iter().take(MOST_ENTRIES);
-    let entries = entries.map(|entry| EntryOutput {
-        path: entry.path,
-        kind: match entry.kind {
-            EntryKind::File => "file",
-            EntryKind::Directory => "directory",
-            EntryKind::Symlink => "symlink",
-            EntryKind::Other => "other",
-        },
-        size: entry.size,
-        modified: entry.modified_time,
-    });
+    let entries = entries
+        .into_iter()
+        .take(MOST_ENTRIES)
+        .map(|entry| EntryOutput {
+            path: entry.path,
+            kind: match entry.kind {
+                EntryKind::File => "file",
+                EntryKind::Directory => "directory",
+                EntryKind::Symlink => "symlink",
+                EntryKind::Other => "other",
+            },
+            size: entry.size,
+            modified: entry.modified_time,
+        });
     Ok(ListOutput {
         sandbox: sandbox.id().to_owned(),
         entries: entries.collect(),

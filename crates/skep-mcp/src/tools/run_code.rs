@@ -181,8 +181,11 @@ async fn execute(
     options.skep.limits.time_seconds = Some(limit.as_secs_f64());
     // Tools ask for colours where they think that a notebook shows them.
     options.env.insert("NO_COLOR".to_owned(), "1".to_owned());
-    let execution = sandbox.interpreter(context).execute(code, &options).await;
-    let mut execution = execution.map_err(explained)?;
+    let mut execution = sandbox
+        .interpreter(context)
+        .execute(code, &options)
+        .await
+        .map_err(explained)?;
     let deadline = Instant::now() + limit + GRACE;
     let mut ran = Ran::default();
     let mut progress = Progress::of(call.context);

@@ -153,10 +153,10 @@ pub(crate) fn received(answer: &[u8]) -> Received {
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
     let body = answer[end + 4..].to_vec();
     let lower = head.to_ascii_lowercase();
-    let length = lower
+    let length: Option<usize> = lower
         .lines()
-        .find_map(|line| line.strip_prefix("content-length: "));
-    let length: Option<usize> = length.map(|length| length.parse().unwrap());
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .map(|length| length.parse().unwrap());
     Received {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
         is_whole: length == Some(body.len()),

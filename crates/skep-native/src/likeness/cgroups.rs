@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_task_is_in_the_sandboxs_group_wherever_there_is_one() {
-        let groups = ["memory", "cpu", "cpu"];
-        let groups = groups.map(|name| PathBuf::from(format!("/sys/fs/cgroup/{name}/skep-0/ibox")));
+        let groups = ["memory", "cpu", "cpu"]
+            .map(|name| PathBuf::from(format!("/sys/fs/cgroup/{name}/skep-0/ibox")));
         let check = |cgroups: &str| in_own("1", cgroups, &groups).is_ok();
         assert!(check(
             "4:memory:/skep-0/ibox/work\n2:cpu,cpuacct:/skep-0/ibox/agent\n1:name=systemd:/\n"

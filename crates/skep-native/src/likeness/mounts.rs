@@ -39,8 +39,11 @@ pub(super) fn inspect(
     volumes: &[skep_types::Mount],
 ) -> Result<(), Difference> {
     let differs = |found: &str| Difference::new(first, "mounts", found);
-    let mounts = mountinfo.lines().map(|line| Mount::parse(line).ok_or(line));
-    let mounts = mounts.collect::<Result<Vec<_>, _>>().map_err(differs)?;
+    let mounts = mountinfo
+        .lines()
+        .map(|line| Mount::parse(line).ok_or(line))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(differs)?;
     // The last one at a place is the one that is seen there.
     let seen = |point: &str| mounts.iter().rev().find(|mount| mount.point == point);
     for covered in skep_launch::covered_proc() {

@@ -155,8 +155,10 @@ fn ask(
     question: &Packet,
 ) -> Result<(ForkRequest, OwnedFd), ForkError> {
     let request = read(question)?;
-    let own_join_fds = client.lease.work_join_fds();
-    let own_join_fds = own_join_fds.map_err(|error| ForkError::Host(io::Error::other(error)))?;
+    let own_join_fds = client
+        .lease
+        .work_join_fds()
+        .map_err(|error| ForkError::Host(io::Error::other(error)))?;
     let plan = Plan {
         own_join_fds: own_join_fds.len(),
         capabilities: skep_launch::sandbox_capabilities(),
@@ -288,8 +290,8 @@ fn read(question: &Packet) -> Result<ForkRequest, ForkError> {
         .map_err(ForkError::Host)?;
     let request: ForkRequest = serde_json::from_slice(&text)
         .map_err(|_| ForkError::Malformed("the request is not readable"))?;
-    let ids = [request.uid, request.gid];
-    let mut ids = ids.iter().chain(&request.groups);
+    let own = [request.uid, request.gid];
+    let mut ids = own.iter().chain(&request.groups);
     if request.uid == 0 || request.groups.len() > MAX_GROUPS || ids.any(|id| *id >= IDS) {
         return Err(ForkError::Malformed("there is no such user"));
     }

@@ -84,8 +84,8 @@ pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Differen
     same_namespaces(&process, expected.agent)?;
     let agents = read(&format!("/proc/{}", expected.agent), "cgroup")?;
     in_work_of_agent(pid, &read(&process, "cgroup")?, &agents, expected.sandbox)?;
-    let score = read(&process, "oom_score_adj")?;
-    let score = score.trim();
+    let line = read(&process, "oom_score_adj")?;
+    let score = line.trim();
     require(
         score == OOM_SCORE_ADJUST.to_string(),
         pid,
@@ -95,8 +95,10 @@ pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Differen
     few_descriptors(pid)?;
     // One number for each pid namespace it is in, the host's first.
     let numbers = status.get("NSpid");
-    let inner = numbers.split_whitespace().nth(1);
-    let inner = inner.and_then(|number| number.parse().ok());
+    let inner = numbers
+        .split_whitespace()
+        .nth(1)
+        .and_then(|number| number.parse().ok());
     inner.ok_or_else(|| Difference::new(pid, "NSpid", numbers))
 }
 
@@ -111,8 +113,10 @@ pub(super) fn is_ending(pid: i32) -> bool {
 pub(super) fn user(pid: i32) -> io::Result<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let users = Status::parse(&status).get("Uid");
-    let user = users.split_whitespace().next();
-    let user = user.and_then(|user| user.parse().ok());
+    let user = users
+        .split_whitespace()
+        .next()
+        .and_then(|user| user.parse().ok());
     user.ok_or_else(|| io::Error::other("a process without a user"))
 }
 

@@ -93,8 +93,11 @@ impl Bench {
 
     /// Stops the server; its sandboxes stay.
     pub(crate) async fn stop(&mut self) {
-        let old = self.native.take().and_then(Arc::into_inner);
-        let old = old.expect("the test holds no other handle");
+        let old = self
+            .native
+            .take()
+            .and_then(Arc::into_inner)
+            .expect("the test holds no other handle");
         old.stop().await;
     }
 
@@ -182,8 +185,11 @@ impl Bench {
     /// Ends the test: nothing may be left of the installation either.
     pub(crate) async fn finish(mut self) {
         self.wait_until_empty().await;
-        let native = self.native.take().and_then(Arc::into_inner);
-        let native = native.expect("the test holds no other handle");
+        let native = self
+            .native
+            .take()
+            .and_then(Arc::into_inner)
+            .expect("the test holds no other handle");
         native.dismantle().await.unwrap();
         self.finished = true;
     }

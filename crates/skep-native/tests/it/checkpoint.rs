@@ -117,8 +117,11 @@ async fn restore(bench: &Bench, checkpoint: &Checkpoint, target: RestoreTarget) 
         kind: ImageKind::Memory,
         target,
     };
-    let restored = bench.native().restore(request).await;
-    let restored = restored.unwrap_or_else(|error| panic!("{}", skep_telemetry::Chain(&error)));
+    let restored = bench
+        .native()
+        .restore(request)
+        .await
+        .unwrap_or_else(|error| panic!("{}", skep_telemetry::Chain(&error)));
     restored.thaw().await.unwrap();
     restored
 }
@@ -276,11 +279,13 @@ fn mounts(mountinfo: &str) -> Vec<String> {
         let (own, of_files): (Vec<_>, Vec<_>) =
             (own.split(' ').collect(), of_files.split(' ').collect());
         let is_memory = of_files[0] == "tmpfs";
-        let options = of_files[2].split(',').filter(|option| {
-            // Ids are those of another place among all sandboxes.
-            is_memory && !option.starts_with("uid=") && !option.starts_with("gid=")
-        });
-        let options: Vec<_> = options.collect();
+        let options: Vec<_> = of_files[2]
+            .split(',')
+            .filter(|option| {
+                // Ids are those of another place among all sandboxes.
+                is_memory && !option.starts_with("uid=") && !option.starts_with("gid=")
+            })
+            .collect();
         let options = options.join(",");
         Some(format!("{} {} {} {options}", own[4], own[5], of_files[0]))
     };
@@ -376,8 +381,9 @@ async fn a_watch_of_a_directory_goes_on() {
 /// The largest file of a directory: of an image, its memory.
 fn largest_file(directory: &Path) -> PathBuf {
     let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
-    let largest = entries.max_by_key(|entry| entry.metadata().unwrap().len());
-    let largest = largest.unwrap();
+    let largest = entries
+        .max_by_key(|entry| entry.metadata().unwrap().len())
+        .unwrap();
     assert!(largest.file_name().to_string_lossy().starts_with("pages-"));
     largest.path()
 }

@@ -175,8 +175,13 @@ fn give_up_rights(question: Packet, plan: &Plan, cheat: Cheat) -> (OwnedFd, Opti
     }
     rustix::thread::set_keep_capabilities(true).unwrap();
     let other = (cheat == Cheat::OtherGroup).then_some(27);
-    let groups = plan.groups.iter().copied().chain(other);
-    let groups: Vec<Gid> = groups.map(Gid::from_raw).collect();
+    let groups: Vec<Gid> = plan
+        .groups
+        .iter()
+        .copied()
+        .chain(other)
+        .map(Gid::from_raw)
+        .collect();
     rustix::thread::set_thread_groups(&groups).unwrap();
     if cheat != Cheat::StaysRoot {
         become_user(plan.uid, plan.gid);

@@ -252,8 +252,9 @@ impl Original {
         sandbox.destroy().await.unwrap();
         drop(sandbox);
         let image = (bench.config.host.data_dir.join("images")).join(&checkpoint.record);
-        let processes = fs::read_dir(image.join("processes")).unwrap();
-        let processes = processes.map(|entry| entry.unwrap().path());
+        let processes = fs::read_dir(image.join("processes"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
         let all = processes.chain([image.join("manifest.json")]);
         let files = all.map(|path| {
             let content = fs::read(&path).unwrap();
@@ -337,8 +338,7 @@ async fn edited_images_run_where_nobody_looks() {
     let original = Original::make(&[Defence::InspectedTasks]).await;
     for edit in &EDITS {
         original.edit(edit, Seal::New);
-        let sandbox = original.restore().await;
-        let sandbox = sandbox.unwrap_or_else(|error| {
+        let sandbox = original.restore().await.unwrap_or_else(|error| {
             panic!("{}: {}", edit.name, skep_telemetry::Chain(&error));
         });
         assert_eq!(ask(&sandbox, "config").await, "normal", "{}", edit.name);

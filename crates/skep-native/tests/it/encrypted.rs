@@ -113,8 +113,11 @@ async fn an_encrypted_image_is_restored_and_shows_nothing() {
     let (request, checkpoint) = written(&bench, &secret).await;
     assert_eq!(telling(&bench, &checkpoint, &secret), Vec::<PathBuf>::new());
     let before = files(&image(&bench, &checkpoint));
-    let copy = bench.native().copy_checkpoint(checkpoint.clone());
-    let copy = copy.await.unwrap();
+    let copy = bench
+        .native()
+        .copy_checkpoint(checkpoint.clone())
+        .await
+        .unwrap();
     let copies = [(); 2].map(|()| {
         let target = RestoreTarget::Copy(Box::new(bench.request()));
         restore(&bench, &copy, target)
@@ -168,8 +171,8 @@ async fn an_encrypted_image_is_refused_without_its_key_or_when_it_was_edited() {
     });
     let file = edited
         .iter()
-        .max_by_key(|path| fs::metadata(path).unwrap().len());
-    let file = file.unwrap();
+        .max_by_key(|path| fs::metadata(path).unwrap().len())
+        .unwrap();
     let before = fs::read(file).unwrap();
     let mut bytes = before.clone();
     let middle = bytes.len() / 2;

@@ -103,13 +103,15 @@ async fn a_sandbox_that_is_put_back_to_anothers_files_stays_who_it_is() {
     let other = bench.native().launch(named("other", 256)).await.unwrap();
     let snapshot = other
         .checkpoint(files, AfterCheckpoint::Continue(ImagePurpose::Keep))
-        .await;
-    let snapshot = snapshot.unwrap();
+        .await
+        .unwrap();
     let request = named("own", 128);
     let (id, egress) = (request.id.clone(), request.egress.clone());
     let sandbox = bench.native().launch(request).await.unwrap();
-    let own = sandbox.checkpoint(files, AfterCheckpoint::Stand).await;
-    let own = own.unwrap();
+    let own = sandbox
+        .checkpoint(files, AfterCheckpoint::Stand)
+        .await
+        .unwrap();
     sandbox.destroy().await.unwrap();
     drop(sandbox);
     let restore = |target| RestoreRequest {

@@ -509,17 +509,24 @@ async fn rules_hold_where_every_address_is_reached() {
 
 /// Numbers of the processes that look into requests, of all sandboxes of this test program's children.
 fn processes(part: &str, user: impl Fn(u32) -> bool) -> Vec<u32> {
-    let numbers = std::fs::read_dir("/proc").unwrap().flatten();
-    let numbers = numbers.filter_map(|entry| {
-        let number = entry.file_name().to_str()?.parse().ok()?;
-        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-        let line = String::from_utf8_lossy(&line).into_owned();
-        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
-        let id = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-        let id: u32 = id.split_whitespace().next()?.parse().ok()?;
-        let is_it = line.contains(skep_egress::EGRESS_PROXY) && line.contains(part) && user(id);
-        is_it.then_some(number)
-    });
+    let numbers = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+            let id: u32 = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Uid:"))?
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()?;
+            let is_it = line.contains(skep_egress::EGRESS_PROXY) && line.contains(part) && user(id);
+            is_it.then_some(number)
+        });
     numbers.collect()
 }
 
@@ -561,8 +568,9 @@ async fn whoever_reads_the_sandbox_never_sees_a_value() {
         panic!("it has one proxy: {readers:?}");
     };
     let status_of = std::fs::read_to_string(format!("/proc/{reader}/status")).unwrap();
-    let user = status_of.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let user: u32 = user
+    let user: u32 = status_of
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
         .unwrap()
         .split_whitespace()
         .next()
@@ -602,8 +610,8 @@ async fn whoever_reads_the_sandbox_never_sees_a_value() {
         assert_eq!(root.count(), 0, "its file system is empty");
         let network = std::fs::read_to_string(format!("/proc/{process}/net/route")).unwrap();
         assert!(network.lines().count() <= 1, "it has no network: {network}");
-        let core = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
-        let core = core
+        let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+        let core = limits
             .lines()
             .find(|line| line.starts_with("Max core"))
             .unwrap();
@@ -650,11 +658,13 @@ async fn connections_that_a_new_rule_would_look_into_are_cut() {
                 return Err("no proxy".to_owned());
             };
             let files = std::fs::read_dir(format!("/proc/{reader}/fd")).unwrap();
-            let sockets = files.flatten().filter(|file| {
-                let target = std::fs::read_link(file.path()).unwrap_or_default();
-                target.to_string_lossy().starts_with("socket:")
-            });
-            let sockets = sockets.count();
+            let sockets = files
+                .flatten()
+                .filter(|file| {
+                    let target = std::fs::read_link(file.path()).unwrap_or_default();
+                    target.to_string_lossy().starts_with("socket:")
+                })
+                .count();
             // Its own are three, and each connection has two.
             let expected = 2 * connections;
             if sockets >= expected + 2 {

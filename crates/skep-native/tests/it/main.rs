@@ -75,12 +75,15 @@ fn main() -> ExitCode {
             ];
             let trials = tests.concat().into_iter().map(trial);
             // What is edited are images with a hierarchy for each controller.
-            let edited = edited::TESTS.iter().copied();
-            let edited =
-                edited.map(|test| trial(test).with_ignored_flag(bench::has_unified_cgroups()));
+            let edited = edited::TESTS
+                .iter()
+                .copied()
+                .map(|test| trial(test).with_ignored_flag(bench::has_unified_cgroups()));
             let trials = trials.chain(edited);
-            let measured = measure::TESTS.iter().copied();
-            let measured = measured.map(|test| trial(test).with_ignored_flag(true));
+            let measured = measure::TESTS
+                .iter()
+                .copied()
+                .map(|test| trial(test).with_ignored_flag(true));
             let trials = trials.chain(measured).collect();
             libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
         }

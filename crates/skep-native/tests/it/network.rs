@@ -252,8 +252,10 @@ async fn both_ends_of_a_link_have_addresses_that_nobody_else_chooses() {
     let bench = Bench::new().await;
     let sandbox = bench.launch().await;
     let left = bench.left();
-    let link = left.iter().find_map(|thing| thing.strip_prefix("link "));
-    let link = link.expect("a sandbox has a link");
+    let link = left
+        .iter()
+        .find_map(|thing| thing.strip_prefix("link "))
+        .expect("a sandbox has a link");
     let file = |name: &str| format!("/sys/class/net/{link}/{name}");
     let outside = std::fs::read_to_string(file("address")).unwrap();
     assert_eq!(

@@ -189,8 +189,10 @@ fn verify_fork() -> String {
         "Seccomp",
     ];
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let fields = status.lines().filter_map(|line| line.split_once(':'));
-    let fields = fields.filter(|(name, _)| FIELDS.iter().any(|field| name.starts_with(field)));
+    let fields = status
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, _)| FIELDS.iter().any(|field| name.starts_with(field)));
     let mut lines: Vec<_> = fields
         .map(|(name, value)| format!("{name}: {}", value.trim()))
         .collect();
@@ -232,14 +234,18 @@ fn verify_fork() -> String {
 
 /// The numbers of all processes that live.
 fn processes() -> String {
-    let names = fs::read_dir("/proc").unwrap().flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let names = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
     let lives = |number: &u32| {
         let status = fs::read_to_string(format!("/proc/{number}/status"));
         status.is_ok_and(|status| !status.contains("State:\tZ"))
     };
-    let numbers = names.filter_map(|name| name.parse().ok());
-    let mut numbers: Vec<u32> = numbers.filter(lives).collect();
+    let mut numbers: Vec<u32> = names
+        .filter_map(|name| name.parse().ok())
+        .filter(lives)
+        .collect();
     numbers.sort_unstable();
     let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
     numbers.join(" ")
@@ -276,8 +282,10 @@ fn rights(count: usize) -> String {
 
 /// The numbers of all processes.
 fn numbers() -> impl Iterator<Item = String> {
-    let names = fs::read_dir("/proc").unwrap().flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let names = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.parse::<u32>().is_ok())
 }
 

@@ -139,8 +139,12 @@ async fn tell(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infal
     for (name, value) in request.headers() {
         said += &format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes()));
     }
-    let body = request.into_body().collect().await;
-    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .map(|body| body.to_bytes())
+        .unwrap_or_default();
     said += &String::from_utf8_lossy(&body);
     Ok(Response::new(Full::new(said.into())))
 }
@@ -343,11 +347,17 @@ async fn http2(
             request = request.header(name, value);
         }
         let request = request.body(Full::<Bytes>::default()).unwrap();
-        let answer = sender.send_request(request).await;
-        let answer = answer.map_err(std::io::Error::other)?;
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(std::io::Error::other)?;
         all += &format!("status {}\n", answer.status().as_u16());
-        let body = answer.into_body().collect().await;
-        let body = body.map_err(std::io::Error::other)?.to_bytes();
+        let body = answer
+            .into_body()
+            .collect()
+            .await
+            .map_err(std::io::Error::other)?
+            .to_bytes();
         all += &String::from_utf8_lossy(&body);
     }
     Ok(all)

@@ -318,9 +318,13 @@ async fn with_threads<T: Send + 'static>(
     test: impl AsyncFnOnce() -> T + Send + 'static,
 ) -> T {
     let runtime = move || {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let builder = builder.worker_threads(2).max_blocking_threads(count);
-        builder.enable_all().build().unwrap().block_on(test())
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(count)
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(test())
     };
     tokio::task::spawn_blocking(runtime).await.unwrap()
 }

@@ -267,8 +267,11 @@ impl Driver {
     pub(super) fn schedule_compression(&self, held: &mut Held) {
         let has_memory =
             (held.record.image.as_ref()).is_some_and(|image| image.kind == ImageKind::Memory);
-        let after = self.node.pauses.compress_after;
-        let after = after.filter(|_| has_memory && held.launched.is_none());
+        let after = self
+            .node
+            .pauses
+            .compress_after
+            .filter(|_| has_memory && held.launched.is_none());
         held.compress_at = after.map(|after| Instant::now() + after);
     }
 

@@ -228,8 +228,13 @@ impl Driver {
         self.restore_egress(held).await;
         let (kind, paused_at) = {
             let status = self.status.borrow();
-            let kind = held.record.image.as_ref().map(|image| image.kind);
-            let kind = kind.or(status.paused).unwrap_or(ImageKind::Memory);
+            let kind = held
+                .record
+                .image
+                .as_ref()
+                .map(|image| image.kind)
+                .or(status.paused)
+                .unwrap_or(ImageKind::Memory);
             (kind, status.ends_at)
         };
         self.status.send_modify(|status| {

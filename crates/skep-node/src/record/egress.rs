@@ -59,11 +59,14 @@ impl WrittenEgress {
             denied,
             resolvers,
         } = egress.rules();
-        let requests = egress.request_rules().words().into_iter();
-        let requests = requests.map(|(domain, words)| {
-            let rules = words.into_iter().map(WrittenRule::of);
-            (domain, rules.collect())
-        });
+        let requests = egress
+            .request_rules()
+            .words()
+            .into_iter()
+            .map(|(domain, words)| {
+                let rules = words.into_iter().map(WrittenRule::of);
+                (domain, rules.collect())
+            });
         Self::Rules {
             internet,
             allowed,

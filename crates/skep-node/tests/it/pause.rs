@@ -160,8 +160,9 @@ async fn one_that_loses_its_processes_while_it_is_written_keeps_its_files() {
     };
     let lost_by_copy = async || {
         host.isolation.damage_at_next_change();
-        let copied = node.snapshot(&id, ImageKind::Memory, ImagePurpose::Keep);
-        let copied = copied.await;
+        let copied = node
+            .snapshot(&id, ImageKind::Memory, ImagePurpose::Keep)
+            .await;
         assert!(matches!(copied, Err(TransitionError::Failed(_))));
     };
     for is_copied in [false, true] {

@@ -55,8 +55,9 @@ fn unpack(limits: UnpackLimits) -> Result<Unpacked, String> {
         open_files: OPEN_FILES,
     })
     .map_err(|error| {
-        let source = std::error::Error::source(&error);
-        let source = source.map(ToString::to_string).unwrap_or_default();
+        let source = std::error::Error::source(&error)
+            .map(ToString::to_string)
+            .unwrap_or_default();
         format!("the process cannot be confined: {error}: {source}")
     })?;
     let text = |error: io::Error| error.to_string();

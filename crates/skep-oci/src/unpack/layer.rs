@@ -66,8 +66,10 @@ impl Layer {
                 rustix::fs::futimens(&directory, &times(*modified))?;
             }
         }
-        let implied = self.implied.iter();
-        let implied = implied.filter_map(|path| String::from_utf8(path.bytes()).ok());
+        let implied = self
+            .implied
+            .iter()
+            .filter_map(|path| String::from_utf8(path.bytes()).ok());
         Ok((self.devices, implied.collect()))
     }
 

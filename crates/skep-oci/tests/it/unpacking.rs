@@ -105,8 +105,8 @@ fn overlay() {
             .arg(options)
             .output()
             .unwrap();
-        let shown = String::from_utf8(output.stdout).unwrap();
-        let shown: Vec<&str> = shown.lines().collect();
+        let listing = String::from_utf8(output.stdout).unwrap();
+        let shown: Vec<&str> = listing.lines().collect();
         assert_eq!(
             shown,
             [

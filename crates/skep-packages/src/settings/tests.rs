@@ -268,8 +268,10 @@ fn the_registries_of_the_host_come_with_its_logins_and_no_sandbox_sees_those() {
     let settings = settings(&files, &env, "");
     let registries = settings.registries();
     let shown = |registry: &crate::Registry| {
-        let login = registry.authorization.as_ref();
-        let login = login.map(|login| login.reveal().clone());
+        let login = registry
+            .authorization
+            .as_ref()
+            .map(|login| login.reveal().clone());
         (registry.url.clone(), login)
     };
     let basic = || Some("Basic bWU6d29yZA==".to_owned());

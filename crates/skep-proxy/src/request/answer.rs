@@ -241,8 +241,9 @@ async fn admit_sandbox(shared: &Shared, parts: &Parts) -> Result<Admitted, Refus
             });
         }
         Destination::Sandbox(target) => {
-            let found = named(shared, &target.id).await;
-            let found = found.ok_or_else(|| not_found(shared, &target.id, parts))?;
+            let found = named(shared, &target.id)
+                .await
+                .ok_or_else(|| not_found(shared, &target.id, parts))?;
             (target.clone(), found)
         }
         Destination::TokenHolder => found(holder(shared, parts))?,
@@ -362,8 +363,10 @@ async fn signer(shared: &Shared, parts: &Parts) -> Result<Option<Found>, Refusal
     let routes = Arc::clone(&shared.routes);
     let search = move || {
         let signed = |token: &AccessToken| url.is_signed_with(token);
-        let found = routes.find_by_signature(&signed).map(Found::Running);
-        let found = found.or_else(|| routes.find_sleeper(&signed).map(Found::Asleep));
+        let found = routes
+            .find_by_signature(&signed)
+            .map(Found::Running)
+            .or_else(|| routes.find_sleeper(&signed).map(Found::Asleep));
         // Here, because the search goes on when its caller has gone, and the next must wait for it.
         drop(turn);
         found

@@ -99,8 +99,12 @@ pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>)
 
 /// The host that a service of the user is to see, if its owner named one.
 fn masked_host(passage: &Passage<'_>) -> Option<HeaderValue> {
-    let mask = passage.route.ingress.host_mask.as_ref();
-    let mask = mask.filter(|_| !is_ours(passage.port))?;
+    let mask = passage
+        .route
+        .ingress
+        .host_mask
+        .as_ref()
+        .filter(|_| !is_ours(passage.port))?;
     let host = mask.host_for(passage.port);
     Some(HeaderValue::try_from(host).expect("a mask is a host"))
 }

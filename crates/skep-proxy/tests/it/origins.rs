@@ -85,8 +85,10 @@ async fn a_file_behind_a_link_is_not_of_the_servers_origin() {
     serve_app_at(&route, AGENT_PORT, app).await;
     let link = |path: &str| {
         let signed = format!("{path}:read:user:{}", token.reveal());
-        let signature = STANDARD_NO_PAD.encode(Sha256::digest(signed));
-        let signature = signature.replace('+', "%2B").replace('/', "%2F");
+        let signature = STANDARD_NO_PAD
+            .encode(Sha256::digest(signed))
+            .replace('+', "%2B")
+            .replace('/', "%2F");
         format!("/files?path={path}&username=user&signature=v1_{signature}")
     };
     let policy = async |host: &str, path: &str| {

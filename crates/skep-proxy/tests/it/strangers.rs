@@ -73,8 +73,10 @@ async fn one_connection_is_no_way_around_the_bound_of_its_address() {
     // Those that are given up make room, and whoever shows a key needs none.
     drop(answers);
     wait_until(DEADLINE, || async {
-        let answer = client.ask(None).await;
-        let answer = answer.filter(|answer| answer.status() == 200);
+        let answer = client
+            .ask(None)
+            .await
+            .filter(|answer| answer.status() == 200);
         answer.map(drop).ok_or("still refused")
     })
     .await;

@@ -123,8 +123,8 @@ pub(super) fn layers(connection: &Connection) -> rusqlite::Result<HashSet<LayerK
         let (result, ordered): (Option<String>, Option<String>) =
             (row.get("result")?, row.get("ordered")?);
         if let Some(result) = result {
-            let built = encoding::decode_result(&result, 0);
-            let built = built.map_err(|error| column::unreadable("result", error))?;
+            let built = encoding::decode_result(&result, 0)
+                .map_err(|error| column::unreadable("result", error))?;
             needed.extend(built.image.layers);
         } else if let Some(ordered) = ordered {
             // An order that cannot be read is not carried out, so it needs nothing.

@@ -116,8 +116,8 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<BuildRecord> {
     let phase: Option<String> = row.get("failure_phase")?;
     let bytes: Option<i64> = row.get("bytes")?;
     let result: Option<String> = row.get("result")?;
-    let built = result.map(|text| encoding::decode_result(&text, 0));
-    let built = built
+    let built = result
+        .map(|text| encoding::decode_result(&text, 0))
         .transpose()
         .map_err(|error| column::unreadable("result", error))?;
     Ok(BuildRecord {

@@ -15,7 +15,7 @@ pub(super) fn decode(text: Option<&str>) -> rusqlite::Result<IdentityTokens> {
     let Some(text) = text else {
         return Ok(IdentityTokens::default());
     };
-    let audiences = serde_json::from_str(text);
-    let audiences = audiences.map_err(|error| column::unreadable("identity_tokens", error))?;
+    let audiences =
+        serde_json::from_str(text).map_err(|error| column::unreadable("identity_tokens", error))?;
     Ok(IdentityTokens::from_record(audiences))
 }

@@ -148,8 +148,8 @@ pub(super) fn changed(
     run: &SandboxRun,
 ) -> Result<(), StoreError> {
     let operation = "record a change of a run";
-    let event = event_of_change(connection, id, run);
-    let event = event.map_err(|source| StoreError::of(operation, source))?;
+    let event =
+        event_of_change(connection, id, run).map_err(|source| StoreError::of(operation, source))?;
     let changed = connection
         .prepare_cached(
             "UPDATE sandboxes SET driver_record = ?3, ends_at = ?4, paused = ?5

@@ -302,8 +302,11 @@ async fn a_tag_means_the_newest_build_that_is_ready() {
     let listed = tags.list(id).await.unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].build, one);
-    let version = tags.version(template.id, "default".to_owned()).await;
-    let version = version.unwrap().unwrap();
+    let version = tags
+        .version(template.id, "default".to_owned())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(version.built.context, context());
     assert_eq!(version.built.size, 4096);
 }

@@ -236,8 +236,9 @@ async fn a_full_disk_is_named_and_leaves_the_record_as_it_was() {
 
     let mut numbers = 0..10_000;
     let error = loop {
-        let number = numbers.next();
-        let number = number.expect("two megabytes hold no ten thousand teams");
+        let number = numbers
+            .next()
+            .expect("two megabytes hold no ten thousand teams");
         let mut filler = team(&format!("team-{number}"), false);
         filler.name = "x".repeat(4000);
         if let Err(error) = store.teams().insert(filler).recorded().await {

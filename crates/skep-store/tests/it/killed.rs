@@ -67,8 +67,12 @@ async fn nothing_that_was_acknowledged_is_lost_when_the_process_is_killed() {
 
     let reopened = Store::open(&directory.join("skep.db")).unwrap();
     for id in acknowledged {
-        let found = reopened.sandboxes().find(id.clone()).await.unwrap();
-        let found = found.unwrap_or_else(|| panic!("{id} is lost"));
+        let found = reopened
+            .sandboxes()
+            .find(id.clone())
+            .await
+            .unwrap()
+            .unwrap_or_else(|| panic!("{id} is lost"));
         assert_eq!(found.run.unwrap().driver_record, id.to_string());
         assert_eq!(found.ending.unwrap().reason, EndReason::Killed);
     }

@@ -79,8 +79,10 @@ mod tests {
         ] {
             let parsed: HostRule = rule.parse().unwrap();
             assert_eq!(parsed.to_string(), rule.to_ascii_lowercase());
-            let allowed = [1, 80, 443, 8443].into_iter();
-            let allowed: Vec<_> = allowed.filter(|port| parsed.allows(&host, *port)).collect();
+            let allowed: Vec<_> = [1, 80, 443, 8443]
+                .into_iter()
+                .filter(|port| parsed.allows(&host, *port))
+                .collect();
             assert_eq!(allowed, ports, "{rule}");
         }
     }

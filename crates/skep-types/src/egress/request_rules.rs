@@ -307,8 +307,11 @@ impl DomainRule {
         if words.len() > MOST_RULES {
             return Err(RequestRuleError::TooManyRules(name));
         }
-        let rule = words.into_iter().next();
-        let rule = rule.map(|words| read_rule(&name, words)).transpose()?;
+        let rule = words
+            .into_iter()
+            .next()
+            .map(|words| read_rule(&name, words))
+            .transpose()?;
         Ok(Self { domain, rule })
     }
 }
@@ -368,12 +371,14 @@ fn read_headers(
             let (domain, name) = (domain(), shown());
             return Err(RequestRuleError::HeaderValue { domain, name });
         }
-        let value = HeaderTemplate::parse(&value);
-        let value = value.map_err(|_malformed| RequestRuleError::Placeholder)?;
+        let value =
+            HeaderTemplate::parse(&value).map_err(|_malformed| RequestRuleError::Placeholder)?;
         headers.push((name, value));
     }
-    let secrets = headers.iter().flat_map(|(_, value)| value.secrets());
-    let secrets: BTreeSet<&SecretName> = secrets.collect();
+    let secrets: BTreeSet<&SecretName> = headers
+        .iter()
+        .flat_map(|(_, value)| value.secrets())
+        .collect();
     if secrets.len() > MOST_SECRETS {
         return Err(RequestRuleError::TooManySecrets(domain.to_owned()));
     }
@@ -397,8 +402,8 @@ fn read_requests(
             "requests can have at most {MOST_PATTERNS} entries"
         )));
     }
-    let patterns = words.into_iter().map(RequestPattern::new);
-    let patterns: Result<_, RequestPatternError> = patterns.collect();
+    let patterns: Result<_, RequestPatternError> =
+        words.into_iter().map(RequestPattern::new).collect();
     patterns.map_err(|error| refused(error.to_string()))
 }
 
@@ -473,8 +478,7 @@ mod tests {
             ("none.b.test", None),
             ("other.example", None),
         ] {
-            let found_domain = rules.find(&host.parse().unwrap());
-            let found_domain = found_domain.map(|(domain, rule)| {
+            let found_domain = rules.find(&host.parse().unwrap()).map(|(domain, rule)| {
                 assert_eq!(rule.headers()[0].1.as_str(), domain.to_string());
                 domain.to_string()
             });

@@ -58,8 +58,9 @@ impl Content {
         path: &VolumePath,
         attributes: Attributes,
     ) -> Result<Entry, ContentError> {
-        let found = self.resolve(path, OFlags::PATH);
-        let found = found.map_err(ContentError::of("change", path))?;
+        let found = self
+            .resolve(path, OFlags::PATH)
+            .map_err(ContentError::of("change", path))?;
         let change = || -> Result<(), Errno> {
             if let Some(mode) = attributes.mode {
                 chmod(own_path(&found), Mode::from_raw_mode(mode & 0o777))?;

@@ -66,8 +66,8 @@ impl Content {
             staged.as_str(),
             flags,
             Mode::RUSR | Mode::WUSR,
-        );
-        let file = file.map_err(|errno| ContentError::of("write", path)(errno.into()))?;
+        )
+        .map_err(|errno| ContentError::of("write", path)(errno.into()))?;
         Ok(Upload {
             content: Arc::clone(self),
             path: path.clone(),

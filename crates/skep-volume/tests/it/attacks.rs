@@ -80,8 +80,8 @@ fn links_that_stay_in_the_volume_work() {
     let entry = bed.content.stat(&path("/current")).unwrap();
     assert_eq!(entry.kind, EntryKind::Directory);
     assert_eq!(entry.target.as_deref(), Some("v1"));
-    let listed = bed.content.list(&path("/"), 5).unwrap();
-    let listed: Vec<_> = listed.iter().map(|entry| entry.path.as_str()).collect();
+    let entries = bed.content.list(&path("/"), 5).unwrap();
+    let listed: Vec<_> = entries.iter().map(|entry| entry.path.as_str()).collect();
     assert_eq!(
         listed,
         ["/current", "/v1", "/v1/a"],

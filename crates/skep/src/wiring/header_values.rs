@@ -20,13 +20,15 @@ impl HeaderValues for ControlHeaderValues {
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
         async move {
             let control = self.0.upgrade().ok_or(FillError::Unavailable)?;
-            let filled = control.fill_header(sandbox, template).await;
-            let filled = filled.map_err(|error| {
-                // The sandbox's owner hears it from the request that fails; a sandbox can cause it in
-                // a loop.
-                tracing::debug!(%sandbox, %error, "a header is not filled");
-                reason(&error)
-            })?;
+            let filled = control
+                .fill_header(sandbox, template)
+                .await
+                .map_err(|error| {
+                    // The sandbox's owner hears it from the request that fails; a sandbox can cause it in
+                    // a loop.
+                    tracing::debug!(%sandbox, %error, "a header is not filled");
+                    reason(&error)
+                })?;
             Ok(Redacted::new(String::clone(&filled)))
         }
         .boxed()

@@ -47,8 +47,11 @@ impl Nodes for LocalNodes {
         resources: Resources,
     ) -> BoxFuture<'a, Result<Admitted, NodeCreateError>> {
         async move {
-            let admitted = self.0.admit(id, resources).await;
-            let admitted = admitted.map(|reservation| Box::new(reservation) as Admitted);
+            let admitted = self
+                .0
+                .admit(id, resources)
+                .await
+                .map(|reservation| Box::new(reservation) as Admitted);
             admitted.map_err(|NoRoom(resource)| NodeCreateError::NoRoom(resource))
         }
         .boxed()

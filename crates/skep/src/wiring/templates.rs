@@ -159,8 +159,10 @@ impl Templates for CatalogTemplates {
         _team: &'a Team,
     ) -> BoxFuture<'a, Result<Vec<TemplateInfo>, ResolveError>> {
         async move {
-            let listed = self.blocking(|templates| templates.catalog.list()).await?;
-            let listed = listed.into_iter();
+            let listed = self
+                .blocking(|templates| templates.catalog.list())
+                .await?
+                .into_iter();
             Ok(listed.map(|listed| self.info(listed)).collect())
         }
         .boxed()

@@ -32,8 +32,9 @@ impl Agent {
         };
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
             "clientInfo": {"name": "attack", "version": "1"}});
-        let begun = agent.send(Method::POST, None, message("initialize", &params));
-        let begun = begun.await;
+        let begun = agent
+            .send(Method::POST, None, message("initialize", &params))
+            .await;
         let session = begun.headers()[SESSION].to_str().unwrap();
         agent.session = session.to_owned();
         agent
@@ -41,8 +42,9 @@ impl Agent {
 
     /// Sends a body, with the id of a session.
     async fn send(&self, method: Method, session: Option<&str>, body: String) -> reqwest::Response {
-        let request = self.http.request(method, &self.url);
-        let request = request
+        let request = self
+            .http
+            .request(method, &self.url)
             .bearer_auth(&self.key)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");
@@ -99,11 +101,15 @@ pub(crate) async fn check(product: &Product) -> Result<String, String> {
     victim.call("write_file", &note).await?;
     let sandboxes = product.client.sandboxes().list().await.unwrap();
     let named = |value: &serde_json::Map<String, Value>| value.values().any(|name| name == NAME);
-    let id = sandboxes.iter().find(|sandbox| {
-        let metadata = serde_json::to_value(&sandbox.metadata).unwrap();
-        metadata.as_object().is_some_and(named)
-    });
-    let id = id.expect("it was started").sandbox_id.clone();
+    let id = sandboxes
+        .iter()
+        .find(|sandbox| {
+            let metadata = serde_json::to_value(&sandbox.metadata).unwrap();
+            metadata.as_object().is_some_and(named)
+        })
+        .expect("it was started")
+        .sandbox_id
+        .clone();
 
     sessions(&victim, &stranger).await?;
     names(&victim, &stranger, &id).await?;

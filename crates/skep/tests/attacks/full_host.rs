@@ -105,8 +105,9 @@ async fn take_sandboxes(mallory: &Client) -> (u32, Option<ClientError>) {
 }
 
 async fn take_snapshots(mallory: &Client) -> (u32, Option<ClientError>) {
-    let sandbox = create(mallory, "base", &BTreeMap::new()).await;
-    let sandbox = sandbox.expect("there is room for one");
+    let sandbox = create(mallory, "base", &BTreeMap::new())
+        .await
+        .expect("there is room for one");
     write(&sandbox).await.expect("it may write");
     for taken in 0..MOST {
         let taking = mallory.sandbox(&sandbox.id);

@@ -113,8 +113,13 @@ async fn for_the_server(
     attacker.shell(plant).await;
     // The controls: inside, the links lead on, and so does the one that stays, for the server.
     let inside = attacker.shell("cat /mnt/out | head -c4").await;
-    let mut within = files.download("/within").await.unwrap();
-    let within = within.next().await.unwrap();
+    let within = files
+        .download("/within")
+        .await
+        .unwrap()
+        .next()
+        .await
+        .unwrap();
     if inside != "root" || within.as_deref() != Some(b"in\n") {
         return Err(format!("the controls failed: {inside} {within:?}"));
     }

@@ -39,8 +39,10 @@ impl Builder {
 
     async fn send(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let url = format!("{}{path}", self.url);
-        let request = self.http.request(method.parse().unwrap(), url);
-        let request = request.header("X-API-KEY", &self.key);
+        let request = self
+            .http
+            .request(method.parse().unwrap(), url)
+            .header("X-API-KEY", &self.key);
         let request = match body {
             Some(body) => request.json(&body),
             None => request,

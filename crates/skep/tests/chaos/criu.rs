@@ -29,8 +29,8 @@ const RESTORING: [u64; 5] = [0, 15, 30, 60, 100];
 /// CRIU of this installation, by the hook that it was told. What it restores has its command line at first, and is
 /// its child.
 fn criu_of(installation: &Installation) -> Option<Pid> {
-    let hook = installation.data_dir();
-    let hook = hook.to_str().unwrap();
+    let data_dir = installation.data_dir();
+    let hook = data_dir.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap();
     let numbers = processes.filter_map(|entry| {
         let name = entry.unwrap().file_name();
@@ -201,8 +201,7 @@ async fn a_sandbox_whose_criu_is_killed_as_it_wakes_stays_paused_and_mixes_nothi
         let waking = skep_telemetry::spawn("wake", async move { waking.resume(None).await });
         let after = Duration::from_millis(moment);
         let is_killed = kill_criu(&installation, after, || waking.is_finished());
-        let woken = waking.await.unwrap();
-        let woken = woken.expect("it does not panic");
+        let woken = waking.await.unwrap().expect("it does not panic");
         assert!(woken.is_ok() || is_killed, "{woken:?} after {moment} ms");
         if woken.is_err() {
             assert_eq!(state(&client, &id).await, SandboxState::Paused);

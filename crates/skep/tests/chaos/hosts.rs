@@ -274,8 +274,8 @@ impl Unit {
 async fn client_of_unit(data_dir: &Path) -> Client {
     let url = format!("http://127.0.0.1:{PORT}");
     wait_until(DEADLINE, async || {
-        let key = fs::read_to_string(data_dir.join("local-key"));
-        let key = key.map_err(|error| error.to_string())?;
+        let key =
+            fs::read_to_string(data_dir.join("local-key")).map_err(|error| error.to_string())?;
         // The file is there a moment before what is in it.
         if key.is_empty() {
             return Err("the key is not written".to_owned());
@@ -303,8 +303,8 @@ fn limits(id: &str) -> Vec<String> {
     let groups = fs::read_dir("/sys/fs/cgroup").unwrap();
     let group = groups
         .map(|entry| entry.unwrap().path().join(id))
-        .find(|path| path.is_dir());
-    let group = group.expect("a sandbox has a group");
+        .find(|path| path.is_dir())
+        .expect("a sandbox has a group");
     [
         "memory.max",
         "work/memory.max",

@@ -117,8 +117,10 @@ impl Ledger {
         let unknown = records
             .iter()
             .filter(|record| !self.promises.contains_key(&record.sandbox_id));
-        let living = unknown.filter(|record| record.end_reason.is_none());
-        let living = living.map(|record| record.sandbox_id.clone()).collect();
+        let living = unknown
+            .filter(|record| record.end_reason.is_none())
+            .map(|record| record.sandbox_id.clone())
+            .collect();
         let ids = records.iter().map(|record| record.sandbox_id.clone());
         self.seen.extend(ids);
         living

@@ -28,8 +28,10 @@ async fn create(client: &Client, internet: bool) -> Sandbox {
 async fn run(sandbox: &Sandbox, script: &str) -> (i32, String) {
     let command = Command::new("bash").args(["-lc", script]).user("root");
     let commands = sandbox.commands();
-    let ran = tokio::time::timeout(DEADLINE, commands.run(command)).await;
-    let ran = ran.expect("a command that has an end").unwrap();
+    let ran = tokio::time::timeout(DEADLINE, commands.run(command))
+        .await
+        .expect("a command that has an end")
+        .unwrap();
     (
         ran.code,
         format!(

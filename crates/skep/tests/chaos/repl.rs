@@ -83,8 +83,14 @@ fn a_prompt_goes_back_to_a_checkpoint_and_on_in_a_copy() {
     screen.type_in(":back\r");
     screen.expect("there is no checkpoint");
     let shown = screen.shown();
-    let origin = shown.split(":context ").nth(1).unwrap();
-    let origin = origin.split(' ').next().unwrap().to_owned();
+    let origin = shown
+        .split(":context ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
     screen.type_in(&format!(":context {origin}\rprint('first', fruit)\r"));
     screen.expect("first pears");
     screen.type_in("import os; os._exit(3)\r");

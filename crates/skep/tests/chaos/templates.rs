@@ -123,8 +123,12 @@ async fn check_sandbox(installation: &Installation, reference: &str) {
         template_id: reference.to_owned(),
         ..NewSandbox::default()
     };
-    let sandbox = installation.client().sandboxes().create(&body).await;
-    let sandbox = sandbox.unwrap();
+    let sandbox = installation
+        .client()
+        .sandboxes()
+        .create(&body)
+        .await
+        .unwrap();
     let said = async |command: &str| {
         let done = sandbox.commands().run(command).await.unwrap();
         done.stdout_text().trim().to_owned()
@@ -189,8 +193,8 @@ fn check_versions(installation: &Installation, reference: &str) {
     let same = json(installation, &["diff", "app", "app:v2"]);
     assert_eq!(same["sameContent"], true);
 
-    let pruned = json(installation, &["prune", "app", "--keep", "0", "--dry-run"]);
-    let pruned = pruned.as_array().unwrap();
+    let would_be_pruned = json(installation, &["prune", "app", "--keep", "0", "--dry-run"]);
+    let pruned = would_be_pruned.as_array().unwrap();
     assert!(!pruned.is_empty() && pruned.iter().all(|row| row["deleted"] == false));
     json(installation, &["prune", "app", "--keep", "0"]);
     let left = json(installation, &["history", "app"]);

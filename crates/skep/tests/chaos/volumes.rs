@@ -124,11 +124,14 @@ async fn a_killed_server_loses_no_file_that_it_has_taken_and_keeps_no_part_of_an
 
         let client = installation.client();
         let files = client.volumes().files(&volume);
-        let listed = files.list("/", 2).await.unwrap();
-        let listed = listed
+        let listed: BTreeSet<_> = files
+            .list("/", 2)
+            .await
+            .unwrap()
             .iter()
-            .filter(|entry| entry.kind == VolumeEntryKind::File);
-        let listed: BTreeSet<_> = listed.map(|entry| entry.path.clone()).collect();
+            .filter(|entry| entry.kind == VolumeEntryKind::File)
+            .map(|entry| entry.path.clone())
+            .collect();
         let lost: Vec<_> = taken.lock().difference(&listed).cloned().collect();
         assert!(lost.is_empty(), "{lost:?}");
         assert!(!listed.contains("/torn"));

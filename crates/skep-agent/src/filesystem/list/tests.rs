@@ -68,8 +68,8 @@ fn the_bytes_of_a_hostile_tree_are_counted_and_not_only_its_entries() {
             ..few_bytes
         },
         &tree,
-    );
-    let all = all.unwrap();
+    )
+    .unwrap();
     assert_eq!(all.len(), 8 * 41);
     assert!(all.iter().map(size::of_entry).sum::<usize>() > few_bytes.bytes);
 }

@@ -244,8 +244,9 @@ impl Tree {
         if !self.directories_share.grow(bytes) {
             return Err(Errno::NOMEM);
         }
-        let watch = self.watch_in_kernel(queue, relative);
-        let watch = watch.inspect_err(|_| self.directories_share.shrink(bytes))?;
+        let watch = self
+            .watch_in_kernel(queue, relative)
+            .inspect_err(|_| self.directories_share.shrink(bytes))?;
         // A directory that was watched under another name has the same number.
         self.let_go(watch);
         self.directories.insert(watch, relative.to_owned());

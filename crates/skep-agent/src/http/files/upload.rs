@@ -166,9 +166,10 @@ impl Upload {
             }
             // The query wins: some clients name every part `undefined`.
             let requested = if self.query.path.is_empty() {
-                let disposition = part.headers().get(CONTENT_DISPOSITION);
-                let disposition =
-                    disposition.and_then(|value| str::from_utf8(value.as_bytes()).ok());
+                let disposition = part
+                    .headers()
+                    .get(CONTENT_DISPOSITION)
+                    .and_then(|value| str::from_utf8(value.as_bytes()).ok());
                 disposition
                     .and_then(part_name::file_name)
                     .or_else(|| part.file_name().map(str::to_owned))

@@ -115,8 +115,11 @@ sender.send(b\"x\" * (4 << 20))
     let mut shell = run(&cgroup, &format!("exec python3 -I -c '{fill}'"));
     assert!(shell.wait().unwrap().success());
     let (_, memory) = &real.directories[0];
-    let most = std::fs::read_to_string(memory.join("memory.kmem.tcp.max_usage_in_bytes"));
-    let most: u64 = most.unwrap().trim().parse().unwrap();
+    let most: u64 = std::fs::read_to_string(memory.join("memory.kmem.tcp.max_usage_in_bytes"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     assert!(most > 256 << 10, "{most} bytes");
 }
 
@@ -357,8 +360,7 @@ fn a_group_whose_memory_others_still_have_is_used_last() {
 fn a_process_of_a_user_is_moved_from_group_to_group() {
     let Some(real) = Real::new() else { return };
     let (first, second) = (real.pool.take().unwrap(), real.pool.take().unwrap());
-    let mut sleeper = Command::new("sleep");
-    let mut sleeper = sleeper.arg("60").uid(1234).spawn().unwrap();
+    let mut sleeper = Command::new("sleep").arg("60").uid(1234).spawn().unwrap();
     let pid = Pid::from_child(&sleeper);
     for group in [&first, &second] {
         group.admit(pid, 1234).unwrap();

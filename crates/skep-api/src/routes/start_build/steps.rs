@@ -36,8 +36,10 @@ fn read_one(step: rest::BuildStep) -> Result<RequestedStep, String> {
             user: given(1).cloned(),
         },
         "COPY" | "ADD" => {
-            let hash = step.files_hash.filter(|hash| !hash.is_empty());
-            let hash = hash.ok_or_else(|| format!("{kind} needs the hash of its files"))?;
+            let hash = step
+                .files_hash
+                .filter(|hash| !hash.is_empty())
+                .ok_or_else(|| format!("{kind} needs the hash of its files"))?;
             Instruction::Copy {
                 source: needed(0, "a source")?,
                 destination: needed(1, "a destination")?,
@@ -84,8 +86,9 @@ fn copy_from(step: rest::BuildStep) -> Result<RequestedStep, String> {
 }
 
 fn mode(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8);
-    let mode = mode.ok().filter(|mode| *mode <= 0o7777);
+    let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777);
     mode.ok_or_else(|| format!("COPY has the mode `{text}`, which is not octal"))
 }
 

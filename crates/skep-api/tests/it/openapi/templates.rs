@@ -16,8 +16,12 @@ impl Walk<'_> {
         let key = self.server.key.clone();
         let headers = [("X-API-KEY", key.as_str()), ("Host", "api.test")];
         let link = self.send_with(&headers, &files).await.json();
-        let link = link["url"].as_str().unwrap();
-        let link = link.strip_prefix("http://api.test").unwrap().to_owned();
+        let link = link["url"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("http://api.test")
+            .unwrap()
+            .to_owned();
         self.send_with(&[], &format!("PUT {link} archive")).await;
         let start = format!("POST /v2/templates/{template}/builds/{build}");
         self.send(&format!(r#"{start} {{"fromTemplate":"base"}}"#))

@@ -75,8 +75,10 @@ fn copied(
         assert_eq!(entry.header().username(), Ok(Some("user")));
         let path = entry.path().unwrap().display().to_string();
         let mode = entry.header().mode().unwrap();
-        let link = entry.link_name().unwrap();
-        let link = link.map_or_else(String::new, |link| format!(" -> {}", link.display()));
+        let link = entry
+            .link_name()
+            .unwrap()
+            .map_or_else(String::new, |link| format!(" -> {}", link.display()));
         lines.push(format!("{path} {mode:o}{link}"));
         Ok(())
     })

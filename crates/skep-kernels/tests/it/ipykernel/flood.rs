@@ -70,10 +70,11 @@ async fn no_message_is_lost_when_nobody_is_there_to_read() {
             std::thread::yield_now();
         }
         let words = all(execution).await;
-        let values = words
+        let values: Vec<usize> = words
             .iter()
-            .filter_map(|word| word.strip_prefix("value \"")?.strip_suffix('"'));
-        let values: Vec<usize> = values.map(|value| value.parse().unwrap()).collect();
+            .filter_map(|word| word.strip_prefix("value \"")?.strip_suffix('"'))
+            .map(|value| value.parse().unwrap())
+            .collect();
         assert_eq!(values.len(), 20_000);
         assert!(values.into_iter().eq(0..20_000), "they are out of order");
     }

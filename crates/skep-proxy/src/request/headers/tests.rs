@@ -36,8 +36,10 @@ fn seen(uri: &str, headers: &[(&str, &str)], port: u16, named_by: NamedBy) -> Ve
 #[test]
 fn a_length_that_could_be_read_differently_is_not_passed_on() {
     let lengths = |lengths: &[&str]| {
-        let headers = lengths.iter().map(|length| ("content-length", *length));
-        let headers: Vec<_> = headers.collect();
+        let headers: Vec<_> = lengths
+            .iter()
+            .map(|length| ("content-length", *length))
+            .collect();
         let mut lines = seen("/", &headers, 8080, NamedBy::Host);
         lines.retain(|line| line.starts_with("content-length"));
         lines

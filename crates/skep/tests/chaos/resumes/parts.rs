@@ -188,8 +188,10 @@ impl Sleeper {
             sandbox,
         };
         sleeper.before = identity(&sleeper.detail().await);
-        let made = sleeper.watcher("CreateWatcher", json!({"path": "/home/user/watched"}));
-        let made = made.await.unwrap();
+        let made = sleeper
+            .watcher("CreateWatcher", json!({"path": "/home/user/watched"}))
+            .await
+            .unwrap();
         sleeper.watcher = made["watcherId"].as_str().unwrap().to_owned();
         let told = sleeper.ask().await.unwrap();
         *sleeper.told.lock() = (told, 1);
@@ -257,8 +259,11 @@ impl Sleeper {
     }
 
     pub(crate) async fn checkpoint(&self) -> Outcome {
-        let back = self.sandbox.contexts();
-        let back = back.roll_back(&self.context, &self.checkpoint).await;
+        let back = self
+            .sandbox
+            .contexts()
+            .roll_back(&self.context, &self.checkpoint)
+            .await;
         back.map_err(text)?;
         let seen = self.in_context("print(state)\nstate = 'later'").await?;
         ensure(seen.trim() == "kept", &seen)
@@ -356,8 +361,11 @@ impl Sleeper {
     async fn watcher(&self, method: &str, body: Value) -> Result<Value, String> {
         let port = self.sandbox.port(49983);
         let path = format!("/filesystem.Filesystem/{method}");
-        let request = port.request(reqwest::Method::POST, &path).await;
-        let request = request.map_err(text)?.json(&body);
+        let request = port
+            .request(reqwest::Method::POST, &path)
+            .await
+            .map_err(text)?
+            .json(&body);
         let answer = port.send("watch", request).await.map_err(text)?;
         answer.json().await.map_err(text)
     }
