@@ -168,7 +168,10 @@ async fn threads_that_execute_programs_all_the_time_stand_all_the_same() {
         assert!(frozen.is_ok(), "round {round}: {frozen:?}");
         let before = cpu_time(&sandbox).await;
         assert_eq!(answers(&sandbox).await, None, "it stands");
-        assert_eq!(cpu_time(&sandbox).await, before, "all of them stand");
+        // A thread that the kernel wakes in its freezer goes back to sleep at once, which is counted, too;
+        // one of sixteen that ran on would have used all this while.
+        let used = cpu_time(&sandbox).await - before;
+        assert!(used < WHILE / 20, "all of them stand: {used:?}");
         sandbox.thaw().await.unwrap();
     }
     sandbox.destroy().await.unwrap();
