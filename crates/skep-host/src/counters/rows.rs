@@ -99,9 +99,10 @@ pub(crate) const COUNTERS: &[Counter] = &[
     most(
         "groups of the memory controller",
         "65,535 numbers",
-        "three, and at most 288 for kernels",
-        "the agent, whose directory nobody else reaches, and the server, which makes at most 1,900 sandboxes; a removed group \
-         has no number",
+        "three, and at most 320 for kernels",
+        "the agent, whose directory nobody else reaches and which makes one only if there is a kernel in all others, and the \
+         server, which makes at most 1,900 sandboxes; a removed group has no number. Some 200 sandboxes that have each had 320 \
+         kernels at once would take all numbers",
         Needs::Nothing,
     ),
     most(
@@ -213,6 +214,14 @@ pub(crate) const COUNTERS: &[Counter] = &[
         FILTER,
     ),
     none("BPF programs and maps", "`net.core.bpf_jit_limit`", FILTER),
+    most(
+        "processes that pass on what it says to hosts by name",
+        "`kernel.pid_max` and memory, outside of its groups",
+        "none without rules that name hosts; with them one, and a second if its requests get headers. Each has at most 512 \
+         connections, 1,056 descriptors and 1 GiB of address space; further connections wait",
+        "the server, which starts them, and limits of resources that each sets for itself before it reads a byte",
+        Needs::Nothing,
+    ),
     // Files.
     most(
         "open files",
@@ -257,7 +266,8 @@ pub(crate) const COUNTERS: &[Counter] = &[
     most(
         "loop devices",
         "1,048,576",
-        "one, its disk",
+        "one for its disk, at most eight for snapshots that it lies on, and at most 32 for volumes, each of which all sandboxes \
+         share that have it",
         BY_SERVER,
         Needs::Nothing,
     ),
@@ -346,6 +356,12 @@ pub(crate) const COUNTERS: &[Counter] = &[
         "the processors",
         "The kernel handles packets in nobody's time. What one sandbox can send is limited by its own processor time for \
          sending; packets for it are sent by somebody whom it asked.",
+    ),
+    unbounded(
+        "processor time of the processes that pass on what it says to hosts by name",
+        "the processors",
+        "They work in the server's group and not in the sandbox's. There are two for a sandbox at most, with one thread each, \
+         behind the server in rank. What they read a sandbox has sent in its own processor time, or somebody whom it asked.",
     ),
     unbounded(
         "buckets of futexes and other tables of fixed size",
