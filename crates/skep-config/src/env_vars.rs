@@ -17,6 +17,8 @@ pub struct EnvVar {
 pub const SKEP_CONFIG: &str = "SKEP_CONFIG";
 /// Log filter, as tracing directives.
 pub const SKEP_LOG: &str = "SKEP_LOG";
+/// Form of log lines.
+pub const SKEP_LOG_FORMAT: &str = "SKEP_LOG_FORMAT";
 /// URL of the server that the client commands talk to.
 pub const SKEP_SERVER: &str = "SKEP_SERVER";
 /// URL of the API that the SDKs are told; the client commands read the same one.
@@ -35,6 +37,11 @@ pub const ALL: &[EnvVar] = &[
         name: SKEP_LOG,
         key: "",
         help: "what is logged, as tracing directives such as `info` or `warn,skep_node=debug`",
+    },
+    EnvVar {
+        name: SKEP_LOG_FORMAT,
+        key: "",
+        help: "`text` or `json`: the form of log lines; without it `skep up` logs text, and what a service runs JSON unless it is at a terminal",
     },
     EnvVar {
         name: SKEP_SERVER,

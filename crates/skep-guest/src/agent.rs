@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn start(arguments: impl Iterator<Item = OsString>) -> Result<(), StartError> {
     let named = arguments::fds(arguments)?;
-    logging::start(Some("warn"), logging::Reader::Operator);
+    logging::start(Some("warn"), None, logging::Reader::Operator);
     let mut fds = Vec::new();
     for (name, number) in named {
         match skep_linux::take_inherited(number) {

@@ -28,7 +28,7 @@ use skep_cli::{CliError, ExitKind, KeyCommand, print_bytes};
 use skep_image::{Cancel, Catalog};
 use skep_launch::Launcher;
 use skep_packages::PackageSettings;
-use skep_telemetry::logging::{self, Reader};
+use skep_telemetry::logging::{self, Format, Reader};
 use skep_types::TemplateImage;
 
 use args::{Cli, Command};
@@ -83,19 +83,24 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Up(args) => {
             root::require("up")?;
             let config = args.serve.over(config()?);
-            start_logging(Reader::Person);
+            let is_program = args.serve.json;
+            start_logging(if is_program {
+                Reader::Operator
+            } else {
+                Reader::Person
+            })?;
             up::up(config, args)?;
         }
         Command::Serve(args) => {
             root::require("serve")?;
-            start_logging(Reader::Operator);
+            start_logging(Reader::Operator)?;
             up::serve(args.over(config()?), args)?;
         }
         Command::Template(TemplateCommand::Build(args)) if args.is_built_in()? => {
             root::require("template build")?;
             let mut config = config()?;
             config.cache_dir = args.cache_dir.clone().unwrap_or(config.cache_dir);
-            start_logging(Reader::Operator);
+            start_logging(Reader::Operator)?;
             let started = Instant::now();
             let image = build_template(&config, &args.what)?;
             template::tell_built(&image, started.elapsed(), args.output.json)?;
@@ -250,8 +255,16 @@ fn build_template(config: &Config, name: &str) -> Result<TemplateImage, CliError
     )
 }
 
-fn start_logging(reader: Reader) {
-    logging::start(environment(env_vars::SKEP_LOG).as_deref(), reader);
+fn start_logging(reader: Reader) -> Result<(), CliError> {
+    let directives = environment(env_vars::SKEP_LOG);
+    let word = environment(env_vars::SKEP_LOG_FORMAT);
+    let format = word.as_deref().map(|word| {
+        let message = format!("`{}` is `{word}`", env_vars::SKEP_LOG_FORMAT);
+        Format::named(word).ok_or_else(|| CliError::input(message, "it takes `text` or `json`"))
+    });
+    let format = format.transpose()?;
+    logging::start(directives.as_deref(), format, reader);
+    Ok(())
 }
 
 /// This very executable, started as a launcher.
