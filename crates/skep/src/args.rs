@@ -1,6 +1,8 @@
 //! The command line.
 
 #[cfg(test)]
+mod json;
+#[cfg(test)]
 mod page;
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,7 +1,8 @@
 //! `skep sandbox pause`, `resume`, `snapshot`, `fork` and `rollback`
 
 use clap::Subcommand;
-use skep_client::{ForkedSandbox, Kept, Snapshot};
+use serde_json::json;
+use skep_client::{ForkedSandbox, Kept, SandboxState, Snapshot};
 
 use super::{Among, moment, whole_id};
 use crate::{
@@ -27,6 +28,9 @@ Examples:
         /// IDs of the sandboxes
         #[arg(required = true)]
         ids: Vec<String>,
+        /// Format of the output
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Let paused sandboxes go on
     #[command(after_help = "\
@@ -39,6 +43,9 @@ Examples:
         /// IDs of the sandboxes
         #[arg(required = true)]
         ids: Vec<String>,
+        /// Format of the output
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Keep a sandbox as it is now, as a template
     #[command(after_help = "\
@@ -101,6 +108,9 @@ Examples:
         id: String,
         /// Snapshot to go back to
         snapshot: String,
+        /// Format of the output
+        #[command(flatten)]
+        output: OutputArgs,
     },
 }
 
@@ -116,20 +126,40 @@ impl SleepCommand {
                 server,
                 files_only,
                 ids,
+                output,
             } => {
                 let client = server.client(default)?;
+                let mut paused = Vec::new();
                 for text in ids {
                     let id = whole_id(&client, &text, Among::Living).await?;
                     client.sandbox(&id).pause(!files_only).await?;
-                    print_note(&format!("paused {id}"));
+                    if !output.json {
+                        print_note(&format!("paused {id}"));
+                    }
+                    paused.push(json!({ "sandboxID": id, "state": SandboxState::Paused }));
+                }
+                if output.json {
+                    print_json(&paused)?;
                 }
             }
-            Self::Resume { server, ids } => {
+            Self::Resume {
+                server,
+                ids,
+                output,
+            } => {
                 let client = server.client(default)?;
+                let mut resumed = Vec::new();
                 for text in ids {
                     let id = whole_id(&client, &text, Among::Living).await?;
                     let kept = client.sandbox(&id).resume(None).await?;
-                    print_note(&format!("runs: {id}{}", not_kept(kept.as_ref())));
+                    if !output.json {
+                        print_note(&format!("runs: {id}{}", not_kept(kept.as_ref())));
+                    }
+                    let state = SandboxState::Running;
+                    resumed.push(json!({ "sandboxID": id, "state": state, "kept": kept }));
+                }
+                if output.json {
+                    print_json(&resumed)?;
                 }
             }
             Self::Snapshot {
@@ -168,11 +198,16 @@ impl SleepCommand {
                 server,
                 id,
                 snapshot,
+                output,
             } => {
                 let client = server.client(default)?;
                 let id = whole_id(&client, &id, Among::Living).await?;
                 client.sandbox(&id).roll_back(&snapshot).await?;
-                print_note(&format!("{id} is back at {snapshot}"));
+                if output.json {
+                    print_json(&json!({ "sandboxID": id, "snapshot": snapshot }))?;
+                } else {
+                    print_note(&format!("{id} is back at {snapshot}"));
+                }
             }
         }
         Ok(0)

@@ -65,7 +65,8 @@ impl VolumeCopyArgs {
                 ));
             }
         }
-        if self.output.json {
+        let is_output = Path::new(&self.destination) == Path::new("-");
+        if self.output.json && !is_output {
             let Copied {
                 files,
                 bytes,

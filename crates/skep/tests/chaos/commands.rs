@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use skep_client::NewSandbox;
 use skep_telemetry::Chain;
 
@@ -93,6 +93,32 @@ async fn a_sandbox_is_seen_used_and_ended_from_the_command_line() {
     assert_eq!(sandbox(&["logs", &id]).out, logs.out, "kept after its end");
     let gone = sandbox(&["metrics", &id]);
     assert_eq!(gone.code, Some(1), "{}", gone.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_became_of_a_sandbox_that_slept_or_went_back_is_json_if_asked() {
+    let installation = Installation::start();
+    let id = create(&installation).await;
+    let asked = |arguments: &[&str]| -> Value {
+        let arguments: Vec<_> = ["sandbox", "--json"]
+            .iter()
+            .chain(arguments)
+            .copied()
+            .collect();
+        let done = run(&installation, &arguments);
+        assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
+        serde_json::from_str(&done.out).unwrap()
+    };
+    let paused = asked(&["pause", "--files-only", &id]);
+    assert_eq!(paused, json!([{ "sandboxID": id, "state": "paused" }]));
+    let resumed = asked(&["resume", &id]);
+    assert_eq!(resumed[0]["sandboxID"], id);
+    assert_eq!(resumed[0]["state"], "running");
+    assert_eq!(resumed[0]["kept"]["keptIn"], "files", "{resumed}");
+    let taken = asked(&["snapshot", "--files-only", "--name", "mine", &id]);
+    assert_eq!(taken[0]["sandboxID"], id);
+    let back = asked(&["rollback", &id, "mine"]);
+    assert_eq!(back, json!({ "sandboxID": id, "snapshot": "mine" }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
