@@ -11,7 +11,8 @@
 //! sends can leave the host.
 //!
 //! `SKEP_BLESS=1` writes `docs/attacks.md` anew. `SKEP_ATTACKS_RESTORED=true` restores every sandbox
-//! before it is used: those of bombs, queues and clean-ups, too.
+//! before it is used: those of bombs, queues and clean-ups, too. `-- --ignored races_are_counted` makes
+//! each race on forks again and again in its control, and says how often it is won.
 
 #![expect(
     clippy::unwrap_used,
@@ -24,6 +25,7 @@ mod bombs;
 mod builds;
 mod control;
 mod copied;
+mod counted;
 mod edges;
 mod forked;
 mod full_host;

@@ -20,14 +20,16 @@ use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
 use crate::{
-    agents, bombs, builds, copied, edges, forked, full_host, hoarding, left_behind, remembered,
-    restored, stage, table, undying, volumes, wall,
+    agents, bombs, builds, copied, counted, edges, forked, full_host, hoarding, left_behind,
+    remembered, restored, stage, table, undying, volumes, wall,
 };
 
 /// Number of runs of a race where it must be won once.
 const RACES: usize = 4;
 /// Name of the attack with copies of contexts.
 const IMPOSTORS: &str = "copies::impostors";
+/// Name of the count of races, which nobody waits for who has not asked for it.
+const COUNT: &str = "races_are_counted";
 /// Controls that run at a time.
 const CONTROLS: usize = 3;
 
@@ -64,7 +66,8 @@ pub(crate) fn run() -> ExitCode {
     let image = image_of("base");
     let beside_zygote = chosen.iter().any(|attack| attack.control.has_zygote());
     let zygote_image = beside_zygote.then(|| image_of(WITH_ZYGOTE));
-    if is_chosen(&arguments, IMPOSTORS) || chosen.iter().any(is_between_teams) {
+    let on_forks = [IMPOSTORS, COUNT].map(|name| is_chosen(&arguments, name));
+    if on_forks.contains(&true) || chosen.iter().any(is_between_teams) {
         image_of(WITH_ZYGOTE);
     }
     let can_restore = restored::fetch_criu();
@@ -196,7 +199,7 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             steps,
             full,
         ])
-        .chain([impostors(suite, runtime)])
+        .chain([impostors(suite, runtime), count_of_races(suite, runtime)])
         .collect()
 }
 
@@ -212,6 +215,17 @@ fn impostors(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Trial {
         });
         tell("impostors", attacked)
     })
+}
+
+fn count_of_races(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Trial {
+    let (suite, runtime) = (Arc::clone(suite), Arc::clone(runtime));
+    let trial = Trial::test(COUNT, move || {
+        let image = image_of(WITH_ZYGOTE);
+        let attacks = attack::all();
+        let counting = counted::count(&attacks, &image, &suite.sentinels);
+        tell("races", runtime.block_on(counting))
+    });
+    trial.with_ignored_flag(true)
 }
 
 #[expect(clippy::print_stdout, reason = "figures are for readers of the log")]
