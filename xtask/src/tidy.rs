@@ -5,6 +5,7 @@
 
 mod agent_paths;
 mod configuration;
+mod cut_chains;
 mod dependencies;
 mod doc_comments;
 mod environment_variables;
@@ -100,6 +101,7 @@ fn check(root: &Path) -> anyhow::Result<Findings> {
         lengths.violations,
         file_names::check(&tree),
         doc_comments::check(&tree),
+        cut_chains::check(&tree),
         todo::check(&tree),
         places::check(&tree),
         links::check(&tree, root),
