@@ -81,7 +81,7 @@ enum Reached {
 ///
 /// # Errors
 ///
-/// Whatever kept it from being run.
+/// Reason that kept it from being run.
 pub fn run(
     invocation: Invocation<'_>,
     server: &ChosenServerArgs,
@@ -104,7 +104,7 @@ pub fn run(
 ///
 /// # Errors
 ///
-/// Whatever kept it from being opened.
+/// Reason that kept it from being opened.
 pub fn repl(
     invocation: Invocation<'_>,
     server: &ChosenServerArgs,
@@ -125,7 +125,7 @@ pub fn repl(
 ///
 /// # Errors
 ///
-/// Whatever kept it from being run or written.
+/// Reason that kept it from being run or written.
 pub fn notebook(
     invocation: Invocation<'_>,
     command: NotebookCommand,

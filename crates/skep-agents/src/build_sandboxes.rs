@@ -28,7 +28,7 @@ use crate::commands::{AgentAddress, AgentCommand, CommandError, Printed};
 pub struct BuildSandboxes {
     /// The backend that launches them.
     pub isolation: Arc<dyn Isolation>,
-    /// Whoever says if there is room.
+    /// Admission, which says if there is room.
     pub node: Node,
     /// The store of layers.
     pub catalog: Arc<Catalog>,

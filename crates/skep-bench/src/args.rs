@@ -18,7 +18,7 @@ Examples:
 )]
 pub struct BenchArgs {
     #[command(subcommand)]
-    pub(crate) what: What,
+    pub(crate) what: Part,
 
     /// Measure this server, Skep or any that speaks E2B's protocol, instead of starting one
     #[arg(long, global = true, value_name = "URL")]
@@ -82,7 +82,7 @@ pub struct BenchArgs {
 
 /// A part of the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
-pub(crate) enum What {
+pub(crate) enum Part {
     /// Time from create to the first command and the first result, step by step
     Tti,
     /// Time of a command, of the same command on this host, and of code in a warm interpreter
@@ -163,7 +163,7 @@ pub(crate) enum What {
     Compare,
 }
 
-impl What {
+impl Part {
     /// Name of the part on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -260,8 +260,8 @@ impl BenchArgs {
     pub fn templates(&self) -> Vec<&str> {
         match (&self.against, self.what) {
             (Some(_), _) => Vec::new(),
-            (None, What::Compare) => vec![&self.template, &self.plain_template],
-            (None, What::Build) => vec![&self.plain_template],
+            (None, Part::Compare) => vec![&self.template, &self.plain_template],
+            (None, Part::Build) => vec![&self.plain_template],
             (None, _) => vec![&self.template],
         }
     }

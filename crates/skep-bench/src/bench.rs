@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use skep_client::Client;
 
-use crate::args::{BenchArgs, Rounds, What};
+use crate::args::{BenchArgs, Part, Rounds};
 use crate::error::BenchError;
 use crate::measurement::{Recorder, Series};
 use crate::progress::Progress;
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// State shared by all parts of the bench.
 pub(crate) struct Bench<'a> {
-    pub(crate) what: What,
+    pub(crate) what: Part,
     pub(crate) client: Client,
     pub(crate) template: &'a str,
     pub(crate) plain_template: &'a str,

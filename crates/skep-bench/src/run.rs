@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use skep_client::Client;
 
-use crate::args::{BenchArgs, What};
+use crate::args::{BenchArgs, Part};
 use crate::bench::Bench;
 use crate::error::BenchError;
 use crate::host_info::HostInfo;
@@ -86,27 +86,27 @@ async fn reach(args: &BenchArgs, setup: &Setup) -> Result<(Client, Option<OwnSer
 
 async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
     match bench.what {
-        What::Tti => tti::measure(bench).await,
-        What::Exec => exec::measure(bench).await,
-        What::Burst { count } => burst::measure(bench, count).await,
-        What::Density { count, window } => {
+        Part::Tti => tti::measure(bench).await,
+        Part::Exec => exec::measure(bench).await,
+        Part::Burst { count } => burst::measure(bench, count).await,
+        Part::Density { count, window } => {
             let window = Duration::from_secs(u64::from(window));
             density::measure(bench, count, window).await
         }
-        What::Stream { lines, size } => stream::measure(bench, lines, size).await,
-        What::Files { size } => files::measure(bench, size).await,
-        What::Restart => restart::measure(bench).await,
-        What::Context => context::measure(bench).await,
-        What::Languages { settle } => {
+        Part::Stream { lines, size } => stream::measure(bench, lines, size).await,
+        Part::Files { size } => files::measure(bench, size).await,
+        Part::Restart => restart::measure(bench).await,
+        Part::Context => context::measure(bench).await,
+        Part::Languages { settle } => {
             let settle = Duration::from_secs(u64::from(settle));
             languages::measure(bench, settle).await
         }
-        What::Proxy { size } => proxy::measure(bench, size).await,
-        What::Build => build::measure(bench).await,
-        What::Compare => compare::measure(bench).await,
-        What::Pause { memory } => pause::measure(bench, memory).await,
-        What::Fork { memory, count } => copies::measure_forks(bench, memory, count).await,
-        What::Snapshot { memory, disk } => copies::measure_snapshots(bench, memory, disk).await,
+        Part::Proxy { size } => proxy::measure(bench, size).await,
+        Part::Build => build::measure(bench).await,
+        Part::Compare => compare::measure(bench).await,
+        Part::Pause { memory } => pause::measure(bench, memory).await,
+        Part::Fork { memory, count } => copies::measure_forks(bench, memory, count).await,
+        Part::Snapshot { memory, disk } => copies::measure_snapshots(bench, memory, disk).await,
     }
 }
 

@@ -28,7 +28,7 @@ use crate::sandboxes::Sandboxes;
 pub struct EngineOptions {
     /// The store of layers.
     pub catalog: Arc<Catalog>,
-    /// Whoever lends sandboxes.
+    /// Lender of sandboxes.
     pub sandboxes: Arc<dyn Sandboxes>,
     /// Uploaded files.
     pub archives: Arc<dyn Archives>,

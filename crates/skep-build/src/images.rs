@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use skep_types::{LayerKey, RegistryCredentials};
 
-/// Whoever fetches images from registries and puts their layers into the store.
+/// Port that fetches images from registries and puts their layers into the store.
 pub trait Images: fmt::Debug + Send + Sync {
     /// Fetches what is not there yet of an image for this host. With `force` its registry is asked
     /// even if it was a moment ago.

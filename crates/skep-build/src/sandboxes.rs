@@ -14,7 +14,7 @@ use skep_types::{LayerKey, Resources, TeamId, TemplateId};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Whoever lends sandboxes to builds.
+/// Port that lends sandboxes to builds.
 pub trait Sandboxes: fmt::Debug + Send + Sync {
     /// Starts a sandbox for a build. It is in no record and has no route, so a server that is killed
     /// leaves nothing that the next one does not sweep away.

@@ -12,7 +12,7 @@ use skep_types::{BuildFailure, BuildId, BuildLogEntry, BuildOrder, BuiltTemplate
 
 pub use fake::FakeBuilds;
 
-/// Whoever builds templates.
+/// Port that builds templates.
 pub trait Builds: fmt::Debug + Send + Sync {
     /// Takes an order and carries it out, whatever becomes of the caller.
     ///
@@ -42,7 +42,7 @@ pub trait Builds: fmt::Debug + Send + Sync {
 #[error("cannot collect what builds have left")]
 pub struct CollectError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// Whoever is told what happens to a build.
+/// Listener that is told what happens to a build.
 pub trait BuildReports: fmt::Debug + Send + Sync {
     /// A line of its log.
     fn log(&self, build: BuildId, entry: BuildLogEntry);

@@ -53,7 +53,7 @@ pub struct Parts {
     pub nodes: Arc<dyn Nodes>,
     /// The source of templates.
     pub templates: Arc<dyn Templates>,
-    /// Whoever builds new ones.
+    /// Builder of new ones.
     pub builds: Arc<dyn Builds>,
     /// Files that builds copy.
     pub uploads: Arc<dyn Uploads>,

@@ -33,7 +33,7 @@ pub enum IdentityError {
     Record(#[from] StoreError),
 }
 
-/// Whoever issues tokens, and its keys.
+/// Issuer of tokens, and its keys.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
     settings: OnceLock<Settings>,
@@ -70,7 +70,7 @@ impl Control {
         );
     }
 
-    /// Whoever issues tokens; `None` while the server starts.
+    /// Issuer of tokens; `None` while the server starts.
     pub fn identity_issuer(&self) -> Option<&Issuer> {
         let settings = self.inner.identity.settings.get();
         settings.map(|settings| &settings.issuer)

@@ -16,7 +16,7 @@ pub(crate) struct Entry {
     pub(crate) order: Arc<Order>,
     /// Samples of its usage, taken when somebody asked.
     pub(crate) history: Mutex<History>,
-    place: Mutex<Place>,
+    place: Mutex<QuotaShare>,
     /// Number of sandboxes that its team may have paused beside those that count.
     pub(crate) most_paused: u32,
     /// Held by the one who resumes it: the others find it running then, and take no second part of
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
 
 /// Place of a sandbox among those of its team.
 #[derive(Debug)]
-enum Place {
+enum QuotaShare {
     /// None yet: an earlier server made it.
     None,
     /// One of those that run.
@@ -40,7 +40,7 @@ impl Entry {
         Self {
             order: Arc::new(order),
             history: Mutex::default(),
-            place: Mutex::new(quota.map_or(Place::None, Place::Counted)),
+            place: Mutex::new(quota.map_or(QuotaShare::None, QuotaShare::Counted)),
             most_paused,
             resuming: tokio::sync::Mutex::default(),
         }
@@ -48,23 +48,23 @@ impl Entry {
 
     /// Counts the sandbox among those of its team that run.
     pub(crate) fn set_quota(&self, quota: QuotaGuard) {
-        self.replace(Place::Counted(quota));
+        self.replace(QuotaShare::Counted(quota));
     }
 
     /// Counts it among the paused ones instead.
     pub(crate) fn fall_asleep(&self, place: QuotaGuard) {
-        self.replace(Place::Asleep(place));
+        self.replace(QuotaShare::Asleep(place));
     }
 
     pub(crate) fn is_counted(&self) -> bool {
-        matches!(*self.place.lock(), Place::Counted(_))
+        matches!(*self.place.lock(), QuotaShare::Counted(_))
     }
 
     pub(crate) fn is_asleep(&self) -> bool {
-        matches!(*self.place.lock(), Place::Asleep(_))
+        matches!(*self.place.lock(), QuotaShare::Asleep(_))
     }
 
-    fn replace(&self, place: Place) {
+    fn replace(&self, place: QuotaShare) {
         let replaced = std::mem::replace(&mut *self.place.lock(), place);
         // After the lock is given back: it takes another one.
         drop(replaced);

@@ -15,7 +15,7 @@ pub use fake::FakeUploads;
 pub(crate) use link::LinkKey;
 pub use link::{FileLink, LinkError, UploadLink};
 
-/// Whoever keeps uploaded files. Teams share none.
+/// Port that keeps uploaded files. Teams share none.
 pub trait Uploads: fmt::Debug + Send + Sync {
     /// Returns true if a team has uploaded these files completely.
     ///

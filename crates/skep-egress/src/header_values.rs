@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use skep_types::{HeaderTemplate, Redacted, SandboxId};
 
-/// Whoever knows what stands at the places of a template: secrets of a sandbox's team, and tokens that
+/// Source of what stands at the places of a template: secrets of a sandbox's team, and tokens that
 /// say who a sandbox is.
 pub trait HeaderValues: Send + Sync + 'static {
     /// The value of a header, for one request of a sandbox. It is asked for at every request, so a

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::channel::{Channel, OF_CONNECTIONS};
 use crate::{client_hello, sender};
-use desk::{Aim, Desk};
+use desk::{Desk, Destination};
 
 /// First argument of such a process.
 pub const EGRESS_PROXY: &str = "egress-proxy";
@@ -140,7 +140,7 @@ async fn converse(stream: TcpStream, desk: Arc<Desk>, place: Arc<OwnedSemaphoreP
     let Ok(meant) = rustix::net::sockopt::ip_original_dst(&stream) else {
         return;
     };
-    let aim = Aim {
+    let aim = Destination {
         host: None,
         address: *meant.ip(),
         port: meant.port(),

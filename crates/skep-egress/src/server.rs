@@ -120,7 +120,7 @@ impl Proxy {
             live: Arc::new(Live::new(gate)),
             stop: tasks.stopping().child_token(),
         };
-        let room = Room {
+        let room = SandboxState {
             program,
             live: Arc::clone(&proxy.live),
             log,
@@ -169,7 +169,7 @@ impl Drop for Proxy {
 }
 
 /// State that the processes of a sandbox share on the server's side.
-struct Room {
+struct SandboxState {
     program: Program,
     live: Arc<Live>,
     log: Arc<RequestLog>,
@@ -182,11 +182,11 @@ struct Room {
     stop: CancellationToken,
 }
 
-/// Whoever sees to it that there is a process.
+/// Keeper of a process: it sees to it that there is one.
 struct Keeper {
     listener: OwnedFd,
     terms: Terms,
-    room: Arc<Room>,
+    room: Arc<SandboxState>,
 }
 
 impl Keeper {
@@ -257,7 +257,7 @@ impl Keeper {
 }
 
 /// Answers the question for a host.
-async fn answer(room: &Arc<Room>, channel: &Channel, process: u64, wanted: Wanted) {
+async fn answer(room: &Arc<SandboxState>, channel: &Channel, process: u64, wanted: Wanted) {
     let connection = wanted.connection;
     let connected = |rule, is_pipe| ToProxy::Connected {
         connection,

@@ -20,8 +20,8 @@ use skep_types::Reserve;
 
 use crate::pool::Pool;
 use ready::ReadyDisk;
+pub use room::CopyReservation;
 use room::CopyRoom;
-pub use room::Room;
 pub(crate) use stack::{MountedDisk, used_by_all};
 
 const MIB: u64 = 1 << 20;
@@ -61,7 +61,7 @@ pub(crate) enum DiskError {
 
 impl Disks {
     /// Takes room for so many bytes in a directory.
-    pub(crate) fn room_for(&self, directory: &Path, bytes: u64) -> io::Result<Room<'_>> {
+    pub(crate) fn room_for(&self, directory: &Path, bytes: u64) -> io::Result<CopyReservation<'_>> {
         self.room.take(File::open(directory)?, bytes)
     }
 

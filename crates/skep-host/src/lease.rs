@@ -17,7 +17,7 @@ use skep_types::{Egress, LoggedRequest, SandboxId, Usage};
 
 use crate::cgroup::{Child, Group, JoinFds, Settings, Subgroup};
 use crate::directory::SandboxDirectory;
-use crate::disk::{Capture, Room};
+use crate::disk::{Capture, CopyReservation};
 use crate::disk_meter::{BLOCK_DEVICES, DiskMeter, FILE_SYSTEMS};
 use crate::firewall::Allowance;
 use crate::instance::Slot;
@@ -437,7 +437,7 @@ impl Lease {
     ///
     /// [`io::ErrorKind::StorageFull`] if they would not fit beside the reserve and all that is being
     /// written.
-    pub fn room_for(&self, directory: &Path, bytes: u64) -> io::Result<Room<'_>> {
+    pub fn room_for(&self, directory: &Path, bytes: u64) -> io::Result<CopyReservation<'_>> {
         self.leases.room_for(directory, bytes)
     }
 

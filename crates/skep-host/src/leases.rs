@@ -17,7 +17,7 @@ use crate::capacity::host_capacity;
 use crate::cgroup::{Cgroups, DiskSpeed, Group, ReadyGroups};
 use crate::config::HostConfig;
 use crate::directory::SandboxDirectory;
-use crate::disk::{Capture, DiskSource, Disks, Room};
+use crate::disk::{Capture, CopyReservation, DiskSource, Disks};
 use crate::disk_meter::DiskMeter;
 use crate::dns;
 use crate::firewall::{Allowance, FirewallError, Policies};
@@ -286,7 +286,7 @@ impl Leases {
     ///
     /// [`io::ErrorKind::StorageFull`] if they would not fit beside the reserve and all that is being
     /// written.
-    pub fn room_for(&self, directory: &Path, bytes: u64) -> io::Result<Room<'_>> {
+    pub fn room_for(&self, directory: &Path, bytes: u64) -> io::Result<CopyReservation<'_>> {
         self.disks().room_for(directory, bytes)
     }
 

@@ -49,7 +49,7 @@ pub use cgroup::{JoinFds, Settings, Subgroup};
 pub use config::{HostConfig, ProxyCommand, resolvers_in};
 #[doc(hidden)]
 pub use defence::Defence;
-pub use disk::{Capture, DiskSource, Room};
+pub use disk::{Capture, CopyReservation, DiskSource};
 pub use firewall::FirewallError;
 pub use footprint::{Footprint, Item, Kind, OtherInstallation, RunningServer, footprint};
 pub use installation::{Installation, StartError};

@@ -1,4 +1,4 @@
-//! Whoever issues tokens.
+//! Issuer of tokens.
 
 use std::str::FromStr;
 

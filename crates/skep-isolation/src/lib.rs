@@ -71,7 +71,7 @@ pub struct LaunchRequest {
     pub agent_config: Redacted<Vec<u8>>,
 }
 
-/// Whoever keeps volumes on this host.
+/// Keeper of the volumes on this host.
 pub trait VolumeMounts: fmt::Debug + Send + Sync {
     /// A mount of a volume for one sandbox. Blocks.
     ///

@@ -111,13 +111,13 @@ struct Header {
 /// One message of a kernel, which may be several of ours: a long text comes in pieces, and is
 /// not held twice.
 #[derive(Debug)]
-pub struct Said {
+pub struct ReceivedMessages {
     parent: Option<String>,
     time: Option<i64>,
     content: Content,
 }
 
-impl Iterator for Said {
+impl Iterator for ReceivedMessages {
     type Item = Envelope;
 
     fn next(&mut self) -> Option<Envelope> {
@@ -244,10 +244,10 @@ impl Session {
     /// # Errors
     ///
     /// If it is no message, or not signed with the key.
-    pub fn read(&self, frames: &[Bytes]) -> Result<Said, SignedError> {
+    pub fn read(&self, frames: &[Bytes]) -> Result<ReceivedMessages, SignedError> {
         let (header, parent, content) = self.open(frames)?;
         let read = Content::read(&header.msg_type, &header.msg_id, content);
-        Ok(Said {
+        Ok(ReceivedMessages {
             parent: (!parent.msg_id.is_empty()).then_some(parent.msg_id),
             time: header.date.as_deref().and_then(microseconds),
             content: read.unwrap_or_else(|_no_json| unreadable(&header.msg_type)),

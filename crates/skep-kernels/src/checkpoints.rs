@@ -85,23 +85,23 @@ pub enum CopyError {
 
 /// Counts the checkpoints of a sandbox.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Places(Arc<AtomicUsize>);
+pub(crate) struct CheckpointPermits(Arc<AtomicUsize>);
 
 /// A place among the checkpoints of a sandbox, which is given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct CheckpointPermit(Arc<AtomicUsize>);
 
-impl Places {
-    pub(crate) fn take(&self) -> Option<Place> {
+impl CheckpointPermits {
+    pub(crate) fn take(&self) -> Option<CheckpointPermit> {
         let more = |taken: usize| (taken < MAX_OF_SANDBOX).then_some(taken + 1);
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .ok()?;
-        Some(Place(Arc::clone(&self.0)))
+        Some(CheckpointPermit(Arc::clone(&self.0)))
     }
 }
 
-impl Drop for Place {
+impl Drop for CheckpointPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn a_place_that_is_given_back_is_taken_again() {
-        let places = Places::default();
-        let mut taken: Vec<Place> = std::iter::from_fn(|| places.take()).collect();
+        let places = CheckpointPermits::default();
+        let mut taken: Vec<CheckpointPermit> = std::iter::from_fn(|| places.take()).collect();
         assert_eq!(taken.len(), MAX_OF_SANDBOX);
         taken.pop();
         assert!(places.take().is_some());

@@ -8,7 +8,7 @@ use skep_jupyter::{Answer, Question};
 use skep_telemetry::Tasks;
 use skep_types::{Secrets, SecretsError};
 
-use crate::checkpoints::{CheckpointInfo, CopyError, Places};
+use crate::checkpoints::{CheckpointInfo, CheckpointPermits, CopyError};
 use crate::context::{AskError, Context, FirstKernel, InputError};
 use crate::execution::{ExecuteRequest, Execution};
 use crate::history::{Budget, HistoryView};
@@ -86,7 +86,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
     pub(crate) registry: ExecutionRegistry,
     pub(crate) budget: Budget,
-    pub(crate) checkpoints: Places,
+    pub(crate) checkpoints: CheckpointPermits,
     /// All contexts, in the order of their creation.
     all: Mutex<Vec<Entry>>,
 }
@@ -120,7 +120,7 @@ impl Contexts {
                 tasks: Tasks::default(),
                 registry: ExecutionRegistry::default(),
                 budget: Budget::default(),
-                checkpoints: Places::default(),
+                checkpoints: CheckpointPermits::default(),
                 all: Mutex::default(),
             }),
         };

@@ -144,7 +144,7 @@ pub enum ForkError {
     /// The kernel has ended.
     #[error("the kernel has ended ({0:?})")]
     Ended(Exit),
-    /// Whoever said hello is not a copy of the kernel.
+    /// The process that said hello is not a copy of the kernel.
     #[error("something else than a copy of the kernel answered")]
     Impostor,
     /// Its process cannot be taken over.

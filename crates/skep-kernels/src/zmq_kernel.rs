@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use rustix::process::Signal;
 use skep_jupyter::encoder::Encoder;
 use skep_jupyter::frame::Request;
-use skep_jupyter::signed::{Execute, Said, Session};
+use skep_jupyter::signed::{Execute, ReceivedMessages, Session};
 use skep_jupyter::zmtp::Received;
 use skep_jupyter::{Envelope, JsonText, Message, Question, Reply, Stream};
 use tokio::time::{Instant, sleep_until};
@@ -82,7 +82,7 @@ pub(crate) struct ZmqKernel {
     /// Requests that this kernel has no words for; the next execution is told.
     undone: Vec<&'static str>,
     /// Parser of the last message, which may hold several envelopes.
-    said: Option<Said>,
+    said: Option<ReceivedMessages>,
     /// Messages that are in their order and not yet handed out.
     ready: VecDeque<Envelope>,
     requests: Requests,

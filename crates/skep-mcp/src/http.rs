@@ -42,7 +42,7 @@ const SESSION_ID: &str = "mcp-session-id";
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// Whoever made a request, authenticated.
+/// Caller of a request, authenticated.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// A client of the API with the key that the request showed.

@@ -44,7 +44,7 @@ pub(crate) struct Service {
     caller: Callers,
 }
 
-/// Whose requests a service answers.
+/// Callers whose requests a service answers.
 #[derive(Debug, Clone)]
 enum Callers {
     /// One client, with the sandboxes of its session.

@@ -29,12 +29,12 @@ static TURNS: [Mutex<()>; 64] = [const { Mutex::const_new(()) }; 64];
 #[derive(Debug)]
 pub(crate) struct Session {
     settings: Arc<Settings>,
-    made: Mutex<Made>,
+    made: Mutex<SessionSandboxes>,
 }
 
 /// Sandboxes that end with the session.
 #[derive(Debug, Default)]
-struct Made {
+struct SessionSandboxes {
     usual: Option<Sandbox>,
     started: Vec<Sandbox>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Found {
 
 /// A sandbox that a model asks for.
 #[derive(Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct SandboxRequest {
     pub(crate) name: Option<String>,
     pub(crate) template: Option<String>,
     pub(crate) lifetime: Option<Duration>,
@@ -96,7 +96,11 @@ impl Session {
     }
 
     /// Starts a sandbox, or takes up the one that has the name already.
-    pub(crate) async fn start(&self, client: &Client, order: Order) -> Result<Found, Failure> {
+    pub(crate) async fn start(
+        &self,
+        client: &Client,
+        order: SandboxRequest,
+    ) -> Result<Found, Failure> {
         if let Some(name) = &order.name {
             check_name(name)?;
             let _turn = turn(name).await;
@@ -179,7 +183,7 @@ impl Session {
                 Err(error) => return Err(error.into()),
             }
         }
-        let sandbox = self.create(client, &Order::default()).await?;
+        let sandbox = self.create(client, &SandboxRequest::default()).await?;
         made.usual = Some(sandbox.clone());
         Ok(Found { sandbox, note })
     }
@@ -193,9 +197,9 @@ impl Session {
                 note: None,
             });
         }
-        let order = Order {
+        let order = SandboxRequest {
             name: Some(name.to_owned()),
-            ..Order::default()
+            ..SandboxRequest::default()
         };
         let sandbox = self.create(client, &order).await?;
         let note = format!("a new sandbox was made: there was none named `{name}`");
@@ -221,7 +225,7 @@ impl Session {
         Ok(())
     }
 
-    async fn create(&self, client: &Client, order: &Order) -> Result<Sandbox, Failure> {
+    async fn create(&self, client: &Client, order: &SandboxRequest) -> Result<Sandbox, Failure> {
         let settings = &self.settings;
         let lifetime = order.lifetime.unwrap_or(settings.lifetime);
         let internet = settings.internet && order.internet.unwrap_or(true);
@@ -277,7 +281,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn end(made: Made) {
+async fn end(made: SessionSandboxes) {
     for sandbox in made.usual.into_iter().chain(made.started) {
         match tokio::time::timeout(FAREWELL, sandbox.kill()).await {
             Ok(Err(error)) if !error.is_not_found() => {

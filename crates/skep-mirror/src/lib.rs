@@ -41,7 +41,7 @@ pub use upstream::{Registry, RegistryError};
 /// Share of a sandbox in a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Whatever the registry has.
+    /// All that the registry has.
     Everything,
     /// The part that the mirror has already: nothing is asked for it, so nothing gets out.
     Cached,

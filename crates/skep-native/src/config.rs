@@ -35,7 +35,7 @@ pub struct NativeConfig {
     pub zygotes: Option<ZygoteConfig>,
     /// Settings for images with memory; with `None`, none are made.
     pub checkpoints: Option<CheckpointConfig>,
-    /// Whoever keeps volumes; with `None`, no sandbox has any.
+    /// Keeper of volumes; with `None`, no sandbox has any.
     pub volumes: Option<Arc<dyn VolumeMounts>>,
     /// Key by which images are encrypted that are made from now on; with `None`, none are.
     pub image_key: Option<ImageKey>,

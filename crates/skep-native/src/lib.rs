@@ -12,7 +12,6 @@ mod encrypted;
 mod exposition;
 mod image;
 mod launch;
-mod likeness;
 mod memory;
 mod native;
 mod plan;
@@ -24,6 +23,7 @@ mod running;
 mod sandbox;
 mod seal_checks;
 mod stderr;
+mod task_bounds;
 mod watch;
 mod zygote;
 

@@ -25,10 +25,10 @@ use skep_telemetry::Chain;
 use crate::defence::Defence;
 use crate::image::{LaunchOrder, MemoryImage};
 use crate::launch::{LaunchedProcess, SandboxLauncher, failed, told_by_host, told_by_launcher};
-use crate::likeness::{self, Likeness};
 use crate::memory::{ARCHIVE, Checkpointer, PROCESSES, PROGRAMS};
 use crate::plan;
 use crate::sandbox::{Checkpoints, NativeSandbox, Source};
+use crate::task_bounds::{self, TaskBounds};
 
 /// Time limit for a restore: a second for each gigabyte on a slow disk, and more on a busy host.
 const RESTORE_TIMEOUT: Duration = Duration::from_mins(2);
@@ -61,11 +61,11 @@ impl SandboxLauncher {
         let sandbox = self.take_charge(launched, None).await?;
         self.owners.running.add(&id, &sandbox);
         let is_another = known.reveal() != new.reveal();
+        // What user code had started stands until its owner has written down that it runs.
         let told = checkpoints
             .agents
-            .go_on(sandbox.address(), &known, is_another.then_some(&new));
-        // What user code had started stands until its owner has written down that it runs.
-        let told = told.await;
+            .go_on(sandbox.address(), &known, is_another.then_some(&new))
+            .await;
         drop(launching);
         match told {
             Ok(()) => Ok(sandbox),
@@ -251,7 +251,7 @@ impl SandboxLauncher {
         let mounts: Vec<&str> = (survey.mounts.iter())
             .map(|mount| mount.point.as_str())
             .collect();
-        let likeness = Likeness {
+        let bounds = TaskBounds {
             first,
             ids: (first_id, IDS),
             capabilities: skep_launch::sandbox_capabilities(),
@@ -263,7 +263,7 @@ impl SandboxLauncher {
             volumes: &image.request.mounts,
         };
         let processes = if self.config.has(Defence::InspectedTasks) {
-            likeness::inspect_tree(&likeness)?
+            task_bounds::inspect_tree(&bounds)?
         } else {
             skep_checkpoint::tree_of(first)?
         };

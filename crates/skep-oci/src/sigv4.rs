@@ -18,7 +18,7 @@ pub(crate) struct SignedRequest<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// Whom and what a signature is for.
+/// Signer of a request, and the service that it signs for.
 #[derive(Debug)]
 pub(crate) struct Scope<'a> {
     /// Time as `20150830T123600Z`.

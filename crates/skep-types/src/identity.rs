@@ -17,7 +17,7 @@ pub struct IdentityTokens(BTreeMap<String, String>);
 /// Settings of a token in the words of its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IdentityTokenWords {
-    /// Whoever the token is for.
+    /// Audience of the token.
     pub audience: Option<String>,
     /// Kind of the token.
     pub token_type: Option<String>,

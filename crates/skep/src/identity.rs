@@ -1,4 +1,4 @@
-//! Whoever issues identity tokens of sandboxes.
+//! Issuer of identity tokens of sandboxes.
 
 use std::time::Duration;
 

@@ -92,7 +92,7 @@ async fn has_ended(input: Option<pipe::Receiver>) {
 ///
 /// # Errors
 ///
-/// Whatever kept the server from starting, with a hint.
+/// Reason that kept the server from starting, with a hint.
 pub(crate) async fn serve(
     config: Config,
     choices: Choices,
@@ -503,7 +503,7 @@ fn settings_for_images(packages: Option<&PackageSettings>) -> HostSettings {
     }
 }
 
-/// Whoever fetches images, with the registries that the operator has named. Of the operator's
+/// Client that fetches images, with the registries that the operator has named. Of the operator's
 /// credentials only those are lent that are in a file for it: every team can pull with them.
 fn puller(config: &Config, catalog: &Catalog) -> Result<Puller, CliError> {
     let executable = std::env::current_exe().map_err(CliError::failure)?;

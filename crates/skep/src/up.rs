@@ -27,7 +27,7 @@ const HINT_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// Whatever kept the server from starting, with a hint.
+/// Reason that kept the server from starting, with a hint.
 pub(crate) fn up(config: Config, args: &UpArgs) -> Result<(), CliError> {
     build_template(&config, FIRST_TEMPLATE)?;
     let host = host_settings()?;
@@ -54,7 +54,7 @@ pub(crate) fn up(config: Config, args: &UpArgs) -> Result<(), CliError> {
 ///
 /// # Errors
 ///
-/// Whatever kept the server from starting, with a hint.
+/// Reason that kept the server from starting, with a hint.
 pub(crate) fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
     let reader = if args.json {
         Reader::Program

@@ -197,8 +197,10 @@ mod tests {
     fn check_lines(body: &str, expected: &[usize]) {
         let source = format!("fn f() {{\n{body}\n}}\n");
         let places = expected.iter().map(|line| format!("a.rs:{}", line + 1));
-        let found = check(&Tree::of(&[("a.rs", &source)]));
-        let found: Vec<_> = found.into_iter().map(|violation| violation.place).collect();
+        let found: Vec<_> = check(&Tree::of(&[("a.rs", &source)]))
+            .into_iter()
+            .map(|violation| violation.place)
+            .collect();
         assert_eq!(found, places.collect::<Vec<_>>(), "{body}");
     }
 

@@ -4,7 +4,10 @@ use super::Violation;
 use crate::tree::Tree;
 
 const RULE: &str = "doc-comments";
-const QUESTIONS: &[&str] = &["How", "What", "Where", "Whether", "Which", "Who", "Why"];
+const QUESTIONS: &[&str] = &[
+    "How", "What", "Whatever", "When", "Where", "Whether", "Which", "Who", "Whoever", "Whom",
+    "Whose", "Why",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let rust = tree.files.iter().filter(|file| file.path.ends_with(".rs"));

@@ -30,7 +30,7 @@ pub(crate) fn list(
     depth: u32,
     names: &OwnerNames,
 ) -> Result<Vec<EntryInfo>, FileError> {
-    let room = Room {
+    let room = ListingBudget {
         entries: MAX_ENTRIES,
         bytes: MAX_BYTES,
     };
@@ -38,7 +38,7 @@ pub(crate) fn list(
 }
 
 fn list_within(
-    room: Room,
+    room: ListingBudget,
     directory: &str,
     depth: u32,
     names: &OwnerNames,
@@ -80,7 +80,7 @@ fn list_within(
 
 /// Room left in an answer.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct ListingBudget {
     entries: usize,
     bytes: usize,
 }
@@ -89,7 +89,7 @@ struct Room {
 #[derive(Debug)]
 struct Full;
 
-impl Room {
+impl ListingBudget {
     fn take(&mut self, entries: usize, bytes: usize) -> Result<(), Full> {
         self.entries = self.entries.checked_sub(entries).ok_or(Full)?;
         self.bytes = self.bytes.checked_sub(bytes).ok_or(Full)?;
@@ -100,7 +100,7 @@ impl Room {
 struct Listing<'a> {
     shown_as: &'a str,
     names: &'a OwnerNames,
-    left: Room,
+    left: ListingBudget,
 }
 
 struct Found {

@@ -32,11 +32,11 @@ const OVERHEAD: usize = 128;
 #[derive(Debug, Clone)]
 pub(crate) struct SandboxLog {
     /// Writer of the log; `None` if the server keeps none. Never held while waiting.
-    kept: Option<Arc<Mutex<Kept>>>,
+    kept: Option<Arc<Mutex<LogWriter>>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct LogWriter {
     ring: Ring,
     budget: Budget,
     /// Bytes of output that came too fast since the last entry about them.
@@ -58,7 +58,7 @@ impl SandboxLog {
     /// If the memory cannot be written.
     pub(crate) fn open(memory: Option<OwnedFd>) -> io::Result<Self> {
         let open = |memory| -> io::Result<_> {
-            Ok(Arc::new(Mutex::new(Kept {
+            Ok(Arc::new(Mutex::new(LogWriter {
                 ring: Ring::new(memory)?,
                 budget: Budget::new(Instant::now()),
                 skipped: 0,
@@ -119,7 +119,7 @@ impl SandboxLog {
     }
 }
 
-impl Kept {
+impl LogWriter {
     fn add_if_slow(&mut self, new: &LogEntry) {
         let bytes = new.message.len();
         if !self.budget.spend(Instant::now(), bytes + OVERHEAD) {

@@ -16,14 +16,14 @@ use crate::router::Edge;
 const KEYS: &str = "/.well-known/jwks.json";
 
 /// Keys are published an hour before they sign, so nobody misses one who keeps them for less.
-const KEPT: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "public, max-age=300")];
+const CACHE_HEADER: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "public, max-age=300")];
 
-type Kept<T> = ([(HeaderName, &'static str); 1], Json<T>);
+type Cached<T> = ([(HeaderName, &'static str); 1], Json<T>);
 
-/// Whoever issues tokens.
+/// Configuration of the issuer of tokens.
 pub(crate) async fn configuration(
     State(edge): State<Edge>,
-) -> Result<Kept<rest::OpenIdConfiguration>, ApiError> {
+) -> Result<Cached<rest::OpenIdConfiguration>, ApiError> {
     let issuer = edge
         .control()
         .identity_issuer()
@@ -50,11 +50,11 @@ pub(crate) async fn configuration(
             "execution",
         ]),
     };
-    Ok((KEPT, Json(configuration)))
+    Ok((CACHE_HEADER, Json(configuration)))
 }
 
 /// The keys by which tokens are verified.
-pub(crate) async fn keys(State(edge): State<Edge>) -> Result<Kept<rest::IdentityKeys>, ApiError> {
+pub(crate) async fn keys(State(edge): State<Edge>) -> Result<Cached<rest::IdentityKeys>, ApiError> {
     let keys = edge
         .control()
         .identity_keys()
@@ -62,7 +62,7 @@ pub(crate) async fn keys(State(edge): State<Edge>) -> Result<Kept<rest::Identity
         .into_iter()
         .map(shown)
         .collect();
-    Ok((KEPT, Json(rest::IdentityKeys { keys })))
+    Ok((CACHE_HEADER, Json(rest::IdentityKeys { keys })))
 }
 
 fn shown(key: PublicKey) -> rest::IdentityKey {

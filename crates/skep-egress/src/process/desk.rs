@@ -33,7 +33,7 @@ enum Said {
 
 /// Destination of a connection.
 #[derive(Debug, Clone)]
-pub(super) struct Aim {
+pub(super) struct Destination {
     /// Name of the host, if one was read.
     pub(super) host: Option<HostName>,
     /// Address and port that the sandbox has connected to.
@@ -77,7 +77,11 @@ impl Desk {
     }
 
     /// Asks for a host. The server waits for its answer, and gives up in time.
-    pub(super) async fn ask(self: &Arc<Self>, aim: &Aim, way: Way) -> Result<Reached, Refusal> {
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        aim: &Destination,
+        way: Way,
+    ) -> Result<Reached, Refusal> {
         let connection = self.last.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.waiting.lock().insert(connection, sender);

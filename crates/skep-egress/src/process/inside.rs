@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
-use super::desk::{Aim, Desk};
+use super::desk::{Desk, Destination};
 use super::web::{self, Body};
 use super::{HEAD_BYTES, HELLO_TIMEOUT};
 use crate::message::{Ended, Leaf, Refusal};
@@ -45,7 +45,7 @@ pub(super) async fn serve(
     said: Vec<u8>,
     leaf: Leaf,
     desk: Arc<Desk>,
-    aim: Aim,
+    aim: Destination,
     place: Arc<OwnedSemaphorePermit>,
 ) {
     let Some(host) = aim.host.clone() else {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional_with_s
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::desk::{Aim, Desk, Reached};
+use super::desk::{Desk, Destination, Reached};
 use super::{HELLO_TIMEOUT, inside};
 use crate::client_hello::{self, Hello};
 use crate::message::{Ended, Refusal, Way};
@@ -30,7 +30,7 @@ const UNRECOGNIZED_NAME: u8 = 112;
 pub(super) async fn serve(
     mut stream: TcpStream,
     desk: Arc<Desk>,
-    mut aim: Aim,
+    mut aim: Destination,
     place: Arc<OwnedSemaphorePermit>,
 ) {
     let mut said = Vec::new();

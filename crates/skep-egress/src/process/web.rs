@@ -26,7 +26,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::desk::{Aim, Desk, Reached};
+use super::desk::{Desk, Destination, Reached};
 use super::inside::{Failure, Pipes, Scheme};
 use super::upstream::Traffic;
 use super::{HEAD_BYTES, HELLO_TIMEOUT};
@@ -45,7 +45,7 @@ pub(super) type Body = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 struct Visitor {
     desk: Arc<Desk>,
     /// Destination of the connection, whatever its requests name.
-    aim: Aim,
+    aim: Destination,
     last: Mutex<Option<Route>>,
     /// The way of the last request that a rule looks into.
     pipes: Mutex<Option<Arc<Pipes>>>,
@@ -72,7 +72,7 @@ enum Passage {
 pub(super) async fn serve(
     stream: TcpStream,
     desk: Arc<Desk>,
-    aim: Aim,
+    aim: Destination,
     place: Arc<OwnedSemaphorePermit>,
 ) {
     let visitor = Arc::new(Visitor {
@@ -184,7 +184,7 @@ impl Visitor {
         {
             return Ok(Passage::Inside(pipes));
         }
-        let aim = Aim {
+        let aim = Destination {
             host: host.clone(),
             ..self.aim.clone()
         };

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::judge::Treatment;
 use super::live::{Asked, Live, Permit};
-use super::{Lookup, Room};
+use super::{Lookup, SandboxState};
 use crate::message::{Leaf, Refusal, Route, Speech, Wanted, Way};
 
 /// Time limit for a host to be reached, at any of its addresses, and at one of several.
@@ -30,7 +30,7 @@ pub(super) enum Reached {
 /// Connects to a host that a sandbox asks for, if it may. The socket is among the living connections
 /// then.
 pub(super) async fn reach(
-    room: &Arc<Room>,
+    room: &Arc<SandboxState>,
     process: u64,
     wanted: Wanted,
 ) -> Result<Reached, Refusal> {
@@ -89,7 +89,7 @@ pub(super) async fn reach(
     }
 }
 
-fn speech(room: &Room, way: Way, rule: Option<&(String, RequestRule)>) -> Speech {
+fn speech(room: &SandboxState, way: Way, rule: Option<&(String, RequestRule)>) -> Speech {
     match way {
         Way::Inside { secure, h2 } => Speech::Requests { secure, h2 },
         Way::Opaque | Way::Plain => Speech::Opaque {
@@ -98,7 +98,7 @@ fn speech(room: &Room, way: Way, rule: Option<&(String, RequestRule)>) -> Speech
     }
 }
 
-fn inspect(room: &Room, asked: &Asked) -> Result<Reached, Refusal> {
+fn inspect(room: &SandboxState, asked: &Asked) -> Result<Reached, Refusal> {
     let Some(inspection) = room.inspection.get() else {
         tracing::error!("a rule looks into requests, and nothing here can");
         return Err(Refusal::NoAnswer);

@@ -13,10 +13,10 @@ const MOST: usize = 1000;
 
 /// The last requests of a sandbox.
 #[derive(Debug, Default)]
-pub struct RequestLog(Mutex<Kept>);
+pub struct RequestLog(Mutex<LoggedRequests>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct LoggedRequests {
     last: u64,
     requests: VecDeque<LoggedRequest>,
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::starter::Process;
-use super::{DIALS, Room, judge};
+use super::{DIALS, SandboxState, judge};
 use crate::channel::{Channel, OF_REQUESTS};
 use crate::message::{FromSender, Refusal, Route, ToSender};
 use crate::process::{Part, Terms};
@@ -35,7 +35,7 @@ struct Running {
 
 /// Hands a connection over, and returns the pipe by which it is used.
 pub(super) async fn lead(
-    room: &Arc<Room>,
+    room: &Arc<SandboxState>,
     route: Route,
     socket: OwnedFd,
 ) -> Result<OwnedFd, Refusal> {
@@ -57,14 +57,14 @@ pub(super) async fn lead(
 }
 
 /// Ends the process, if there is one.
-pub(super) async fn end(room: &Room) {
+pub(super) async fn end(room: &SandboxState) {
     if let Some(running) = room.sender.lock().await.running.take() {
         running.stop.cancel();
     }
 }
 
 /// The process, which is started if there is none.
-async fn running(room: &Arc<Room>) -> io::Result<Running> {
+async fn running(room: &Arc<SandboxState>) -> io::Result<Running> {
     let mut sender = room.sender.lock().await;
     if let Some(running) = &sender.running
         && !running.stop.is_cancelled()
@@ -94,7 +94,7 @@ async fn running(room: &Arc<Room>) -> io::Result<Running> {
 }
 
 /// Hears the process until it ends, or is to end. Its connections end with it.
-async fn hear(room: Arc<Room>, running: Running, process: Process) {
+async fn hear(room: Arc<SandboxState>, running: Running, process: Process) {
     let ended = tokio::select! {
         () = running.stop.cancelled() => Ok(()),
         ended = converse(&room, &running) => {
@@ -110,7 +110,7 @@ async fn hear(room: Arc<Room>, running: Running, process: Process) {
     room.live.end_routes();
 }
 
-async fn converse(room: &Arc<Room>, running: &Running) -> io::Result<()> {
+async fn converse(room: &Arc<SandboxState>, running: &Running) -> io::Result<()> {
     let turns = Arc::new(Semaphore::new(DIALS));
     while let Some((message, _nothing)) = running.channel.receive::<FromSender>().await? {
         match message {

@@ -17,13 +17,13 @@ const QUEUE: usize = 64;
 /// The program of the proxies: how to start it.
 #[derive(Debug, Clone)]
 pub struct Program {
-    orders: Arc<SyncSender<Order>>,
+    orders: Arc<SyncSender<StartRequest>>,
 }
 
-struct Order {
+struct StartRequest {
     terms: String,
     channel: OwnedFd,
-    /// Whatever it has at its standard output.
+    /// Standard output of the process.
     output: OwnedFd,
     started: oneshot::Sender<io::Result<Process>>,
 }
@@ -59,7 +59,7 @@ impl Program {
         output: OwnedFd,
     ) -> io::Result<Process> {
         let (started, process) = oneshot::channel();
-        let order = Order {
+        let order = StartRequest {
             terms,
             channel,
             output,
@@ -73,7 +73,7 @@ impl Program {
 }
 
 fn start_all(
-    orders: &Receiver<Order>,
+    orders: &Receiver<StartRequest>,
     executable: &PathBuf,
     arguments: &[OsString],
     root: &PathBuf,

@@ -22,7 +22,7 @@ pub(super) struct CopyRoom {
 
 /// Room for one copy, until this is dropped.
 #[derive(Debug)]
-pub struct Room<'a> {
+pub struct CopyReservation<'a> {
     bytes: u64,
     of: &'a CopyRoom,
 }
@@ -40,14 +40,14 @@ impl CopyRoom {
     /// # Errors
     ///
     /// [`io::ErrorKind::StorageFull`] if they would not fit.
-    pub(super) fn take(&self, file: impl AsFd, bytes: u64) -> io::Result<Room<'_>> {
+    pub(super) fn take(&self, file: impl AsFd, bytes: u64) -> io::Result<CopyReservation<'_>> {
         let found = rustix::fs::fstatvfs(file)?;
         let total = found.f_blocks.saturating_mul(found.f_frsize);
         let free = found.f_bavail.saturating_mul(found.f_frsize);
         self.take_of(free, total, bytes)
     }
 
-    fn take_of(&self, free: u64, total: u64, bytes: u64) -> io::Result<Room<'_>> {
+    fn take_of(&self, free: u64, total: u64, bytes: u64) -> io::Result<CopyReservation<'_>> {
         let mut under_way = self.under_way.lock();
         let wanted = under_way.saturating_add(bytes);
         let fits = self
@@ -57,11 +57,11 @@ impl CopyRoom {
             return Err(io::ErrorKind::StorageFull.into());
         }
         *under_way = wanted;
-        Ok(Room { bytes, of: self })
+        Ok(CopyReservation { bytes, of: self })
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for CopyReservation<'_> {
     fn drop(&mut self) {
         *self.of.under_way.lock() -= self.bytes;
     }

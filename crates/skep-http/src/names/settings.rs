@@ -11,7 +11,7 @@ const MOST_DOTS: usize = 15;
 const LONGEST_TIMEOUT: u64 = 30;
 const MOST_ATTEMPTS: u32 = 5;
 
-/// Whom to ask, and for what.
+/// Servers to ask, and names to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) resolvers: Vec<SocketAddr>,

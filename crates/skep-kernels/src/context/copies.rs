@@ -12,7 +12,9 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::owner::{EXIT_TIMEOUT, Owner, Running, ended};
-use crate::checkpoints::{CheckpointInfo, CopyError, MAX_OF_CONTEXT, MAX_OF_SANDBOX, Place};
+use crate::checkpoints::{
+    CheckpointInfo, CheckpointPermit, CopyError, MAX_OF_CONTEXT, MAX_OF_SANDBOX,
+};
 use crate::contexts::ContextError;
 use crate::execution::Loss;
 use crate::kernel::{Event, Exit, ForkError, Kernel};
@@ -23,20 +25,20 @@ const MOST_WORDS: usize = 64;
 /// Longest reason of a kernel that is told, in characters: its code may have written it.
 const LONGEST_REASON: usize = 500;
 
-type Told<T> = oneshot::Sender<Result<T, CopyError>>;
+type Reply<T> = oneshot::Sender<Result<T, CopyError>>;
 
 /// Requests to the owner about copies of its kernel.
 pub(super) enum CopyRequest {
     /// Give a copy of the kernel away.
-    Fork(Told<Running>),
+    Fork(Reply<Running>),
     /// Make a checkpoint.
-    Checkpoint(Told<CheckpointInfo>),
+    Checkpoint(Reply<CheckpointInfo>),
     /// Go back to a checkpoint.
-    Rollback(String, Told<()>),
+    Rollback(String, Reply<()>),
     /// List all checkpoints.
     List(oneshot::Sender<Vec<CheckpointInfo>>),
     /// Remove a checkpoint.
-    Remove(String, Told<()>),
+    Remove(String, Reply<()>),
 }
 
 /// The checkpoints of a context.
@@ -58,7 +60,7 @@ struct Checkpoint {
     environment: BTreeMap<String, String>,
     has_state: bool,
     lost: Option<Exit>,
-    _place: Place,
+    _place: CheckpointPermit,
 }
 
 impl CopyRequest {
@@ -190,7 +192,7 @@ impl Owner {
 }
 
 impl Checkpoints {
-    fn add(&mut self, copy: Running, place: Place) -> CheckpointInfo {
+    fn add(&mut self, copy: Running, place: CheckpointPermit) -> CheckpointInfo {
         self.made += 1;
         let id = self.made.to_string();
         let parent = self.current.replace(id.clone());
@@ -288,7 +290,7 @@ impl Checkpoint {
     }
 }
 
-fn tell<T>(told: Told<T>, outcome: Result<T, CopyError>) {
+fn tell<T>(told: Reply<T>, outcome: Result<T, CopyError>) {
     if told.send(outcome).is_err() {
         tracing::debug!("nobody waits for the copy any more");
     }

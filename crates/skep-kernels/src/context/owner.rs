@@ -15,7 +15,7 @@ use super::copies::Checkpoints;
 use super::input::{self, InputError};
 use super::sink::{Record, Sink};
 use super::{Control, FirstKernel, Job};
-use crate::checkpoints::Places;
+use crate::checkpoints::CheckpointPermits;
 use crate::contexts::{SandboxSettings, Shared};
 use crate::execution::{Execution, Failure, Loss, Receipt, Update};
 use crate::history::SharedHistory;
@@ -48,7 +48,7 @@ pub(super) struct Owner {
     pub(super) kernel: Option<Running>,
     pub(super) checkpoints: Checkpoints,
     /// Checkpoints of all contexts together.
-    pub(super) places: Places,
+    pub(super) places: CheckpointPermits,
     /// Set when a kernel ended that had seen executions.
     pub(super) lost: Option<Loss>,
     /// Updates of executions that ended after their callers were lost, the newest last.

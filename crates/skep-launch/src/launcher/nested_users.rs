@@ -19,7 +19,7 @@ use crate::{Network, Parent, Users};
 
 /// Messages of the helper to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
-enum Made {
+enum HelperMessage {
     /// The new process, a child of the launcher.
     Process(i32),
     /// The step that failed, and its error.
@@ -39,8 +39,8 @@ pub(super) fn clone_process(
         Cloned::Child => {
             drop((ours, answer));
             let made = match help(launch, host, parent, namespaces, &theirs) {
-                Ok(pid) => Made::Process(pid),
-                Err(StepError { errno, thing }) => Made::Failed { errno, thing },
+                Ok(pid) => HelperMessage::Process(pid),
+                Err(StepError { errno, thing }) => HelperMessage::Failed { errno, thing },
             };
             let sent = question.send(&made, &[]);
             skep_linux::exit_now(i32::from(sent.is_err()))
@@ -48,14 +48,16 @@ pub(super) fn clone_process(
         Cloned::Parent(helper) => {
             // Only the helper and the new process hold these now, so that their ends are seen here.
             drop((theirs, question));
-            let made = answer.receive::<Made>();
+            let made = answer.receive::<HelperMessage>();
             let helper = WaitId::PidFd(helper.pidfd.as_fd());
             rustix::io::retry_on_intr(|| {
                 rustix::process::waitid(helper.clone(), WaitIdOptions::EXITED)
             })?;
             let pid = match made? {
-                Some((Made::Process(pid), _)) => pid,
-                Some((Made::Failed { errno, thing }, _)) => return Err(StepError { errno, thing }),
+                Some((HelperMessage::Process(pid), _)) => pid,
+                Some((HelperMessage::Failed { errno, thing }, _)) => {
+                    return Err(StepError { errno, thing });
+                }
                 None => return Err(Errno::PIPE.into()),
             };
             let child = take_charge(pid)?;

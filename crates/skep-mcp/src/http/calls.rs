@@ -19,7 +19,7 @@ pub(crate) struct Calls {
 
 /// A tool that works, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Calls);
+pub(crate) struct CallPermit(Calls);
 
 impl Counts {
     pub(super) fn of(&self, team: &str, limit: usize) -> Calls {
@@ -33,18 +33,18 @@ impl Counts {
 
 impl Calls {
     /// Counts one more; `None` if there are too many.
-    pub(crate) fn begin(&self) -> Option<Place> {
+    pub(crate) fn begin(&self) -> Option<CallPermit> {
         let mut counts = self.counts.0.lock();
         let count = counts.entry(self.team.to_string()).or_default();
         if *count >= self.limit {
             return None;
         }
         *count += 1;
-        Some(Place(self.clone()))
+        Some(CallPermit(self.clone()))
     }
 }
 
-impl Drop for Place {
+impl Drop for CallPermit {
     fn drop(&mut self) {
         let mut counts = self.0.counts.0.lock();
         if let Some(count) = counts.get_mut(&*self.0.team) {

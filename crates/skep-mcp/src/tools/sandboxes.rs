@@ -10,7 +10,7 @@ use skep_client::{Command, SandboxState};
 use super::Call;
 use crate::answer::Answer;
 use crate::failure::Failure;
-use crate::session::{NAME_KEY, Order};
+use crate::session::{NAME_KEY, SandboxRequest};
 
 /// Number of sandboxes that are listed.
 const MOST_LISTED: usize = 100;
@@ -55,7 +55,7 @@ pub(crate) async fn start(
     let lifetime = arguments
         .lifetime_seconds
         .map(|seconds| Duration::from_secs(seconds.max(1)));
-    let order = Order {
+    let order = SandboxRequest {
         name: arguments.name.clone(),
         template: arguments.template,
         lifetime: lifetime.map(|lifetime| lifetime.min(longest)),

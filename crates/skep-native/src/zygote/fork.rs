@@ -20,8 +20,8 @@ use super::Zygotes;
 use super::holder::{self, Holder};
 use super::serve::{Client, receive};
 use super::verify_fork::{self, Expected};
-use crate::likeness::Difference;
 use crate::process::ProcessHandle;
+use crate::task_bounds::Difference;
 use crate::watch::watch;
 
 /// Time limit for a fork, including those that were asked for before it.

@@ -4,14 +4,14 @@
 //! right. It is looked at from outside, through the host's `/proc`, while it waits. Until it
 //! is told to go on it is not dumpable and takes no signals, so what is looked at cannot be
 //! changed in the sandbox, or only as far as [`may_be_of_the_sandbox`] says. What all tasks of a
-//! sandbox have in common is in [`crate::likeness`].
+//! sandbox have in common is in [`crate::task_bounds`].
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
 use super::holder::OOM_SCORE_ADJUST;
-use crate::likeness::{Difference, Status, in_work_of_agent, read, require, same_namespaces};
+use crate::task_bounds::{Difference, Status, in_work_of_agent, read, require, same_namespaces};
 
 /// The open file descriptors: the standard ones, and the socket on which it waits.
 const DESCRIPTORS: [&str; 4] = ["0", "1", "2", "3"];

@@ -64,9 +64,11 @@ impl Driver {
             let (phase, event) = (Phase::Paused, Event::Snapshot);
             return Err(Refused { phase, event }.into());
         }
-        let copied = self.node.isolation.copy_checkpoint(image).await;
+        let copied = (self.node.isolation)
+            .copy_checkpoint(image)
+            .await
+            .map_err(change_error)?;
         // Of an image with memory the files may be asked for alone.
-        let copied = copied.map_err(change_error)?;
         Ok(Checkpoint { kind, ..copied })
     }
 

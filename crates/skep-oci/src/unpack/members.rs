@@ -24,7 +24,7 @@ pub(super) enum Change {
     Add(Member),
     /// Something of a lower layer is gone.
     Remove(LayerPath),
-    /// Whatever lower layers have in a directory is gone.
+    /// All that lower layers have in a directory is gone.
     Hide(LayerPath),
     /// A device, which a layer does not get.
     Device,
@@ -61,7 +61,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(super) struct LayerPath(Vec<Vec<u8>>);
 
-/// Whoever gets the members of an archive.
+/// Receiver of the members of an archive.
 pub(super) trait Sink {
     /// Takes a change, and the content of the file if it is one.
     fn change(&mut self, change: Change, content: &mut dyn Read) -> io::Result<()>;

@@ -16,7 +16,7 @@ use super::BuildRecord;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Serialize, Deserialize)]
-struct Order {
+struct WrittenOrder {
     base: Base,
     steps: Vec<Step>,
     start_command: Option<String>,
@@ -38,12 +38,12 @@ enum Base {
 
 #[derive(Serialize, Deserialize)]
 struct Step {
-    what: What,
+    what: WrittenInstruction,
     force: bool,
 }
 
 #[derive(Serialize, Deserialize)]
-enum What {
+enum WrittenInstruction {
     Run {
         command: String,
         user: Option<String>,
@@ -129,7 +129,7 @@ pub(crate) fn encode_order(order: &BuildOrder) -> String {
         ready_command,
         force,
     } = order.clone();
-    text(&Order {
+    text(&WrittenOrder {
         base: match base {
             BuildBase::Image {
                 reference,
@@ -153,7 +153,7 @@ pub(crate) fn encode_order(order: &BuildOrder) -> String {
 }
 
 pub(crate) fn decode_order(text: &str, record: &BuildRecord) -> Result<BuildOrder, BoxError> {
-    let order: Order = serde_json::from_str(text)?;
+    let order: WrittenOrder = serde_json::from_str(text)?;
     Ok(BuildOrder {
         build: record.id,
         template: record.template.clone(),
@@ -214,14 +214,14 @@ fn text(value: &impl Serialize) -> String {
 fn step_of(step: BuildStep) -> Step {
     let BuildStep { instruction, force } = step;
     let what = match instruction {
-        Instruction::Run { command, user } => What::Run { command, user },
+        Instruction::Run { command, user } => WrittenInstruction::Run { command, user },
         Instruction::Copy {
             source,
             destination,
             owner,
             mode,
             files,
-        } => What::Copy {
+        } => WrittenInstruction::Copy {
             source,
             destination,
             owner,
@@ -235,7 +235,7 @@ fn step_of(step: BuildStep) -> Step {
                 owner,
                 mode,
             } = copy;
-            What::CopyFrom {
+            WrittenInstruction::CopyFrom {
                 layers: layers.iter().map(ToString::to_string).collect(),
                 sources,
                 destination,
@@ -243,12 +243,12 @@ fn step_of(step: BuildStep) -> Step {
                 mode,
             }
         }
-        Instruction::Environment(variables) => What::Environment(variables),
-        Instruction::WorkDirectory(path) => What::WorkDirectory(path),
+        Instruction::Environment(variables) => WrittenInstruction::Environment(variables),
+        Instruction::WorkDirectory(path) => WrittenInstruction::WorkDirectory(path),
         Instruction::User {
             name,
             administrator,
-        } => What::User {
+        } => WrittenInstruction::User {
             name,
             administrator,
         },
@@ -258,8 +258,8 @@ fn step_of(step: BuildStep) -> Step {
 
 fn read_step(step: Step) -> Result<BuildStep, BoxError> {
     let instruction = match step.what {
-        What::Run { command, user } => Instruction::Run { command, user },
-        What::Copy {
+        WrittenInstruction::Run { command, user } => Instruction::Run { command, user },
+        WrittenInstruction::Copy {
             source,
             destination,
             owner,
@@ -272,7 +272,7 @@ fn read_step(step: Step) -> Result<BuildStep, BoxError> {
             mode,
             files: files.parse()?,
         },
-        What::CopyFrom {
+        WrittenInstruction::CopyFrom {
             layers,
             sources,
             destination,
@@ -290,9 +290,9 @@ fn read_step(step: Step) -> Result<BuildStep, BoxError> {
                 mode,
             },
         },
-        What::Environment(variables) => Instruction::Environment(variables),
-        What::WorkDirectory(path) => Instruction::WorkDirectory(path),
-        What::User {
+        WrittenInstruction::Environment(variables) => Instruction::Environment(variables),
+        WrittenInstruction::WorkDirectory(path) => Instruction::WorkDirectory(path),
+        WrittenInstruction::User {
             name,
             administrator,
         } => Instruction::User {

@@ -142,7 +142,7 @@ pub struct IdentityRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityToken {
-    /// Whoever the token is for.
+    /// Audience of the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
     /// Kind of the token.

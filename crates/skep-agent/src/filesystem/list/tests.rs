@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-const PLENTY: Room = Room {
+const PLENTY: ListingBudget = ListingBudget {
     entries: 1000,
     bytes: 1 << 20,
 };
@@ -21,7 +21,7 @@ fn hostile_tree(names: usize) -> tempfile::TempDir {
     tree
 }
 
-fn listed(room: Room, tree: &tempfile::TempDir) -> Result<Vec<EntryInfo>, String> {
+fn listed(room: ListingBudget, tree: &tempfile::TempDir) -> Result<Vec<EntryInfo>, String> {
     let path = tree.path().to_str().unwrap();
     list_within(room, path, 100, &OwnerNames::default()).map_err(|error| error.to_string())
 }
@@ -32,20 +32,20 @@ fn a_tree_is_listed_if_its_entries_and_their_bytes_are_few_enough() {
     let all = listed(PLENTY, &tree).unwrap();
     assert_eq!(all.len(), 8 * 5);
     let bytes: usize = all.iter().map(size::of_entry).sum();
-    let refused = |room: Room| {
+    let refused = |room: ListingBudget| {
         let path = tree.path().display();
-        let Room { entries, bytes } = room;
+        let ListingBudget { entries, bytes } = room;
         let text = format!(
             "more than {entries} entries, or {bytes} bytes of them, under {path}; list a part of it"
         );
         assert_eq!(listed(room, &tree).unwrap_err(), text);
     };
-    refused(Room {
+    refused(ListingBudget {
         entries: all.len() - 1,
         ..PLENTY
     });
-    refused(Room { bytes, ..PLENTY });
-    let enough = Room {
+    refused(ListingBudget { bytes, ..PLENTY });
+    let enough = ListingBudget {
         entries: all.len(),
         ..PLENTY
     };
@@ -56,14 +56,14 @@ fn a_tree_is_listed_if_its_entries_and_their_bytes_are_few_enough() {
 #[test]
 fn the_bytes_of_a_hostile_tree_are_counted_and_not_only_its_entries() {
     let tree = hostile_tree(40);
-    let few_bytes = Room {
+    let few_bytes = ListingBudget {
         entries: MAX_ENTRIES,
         bytes: 1 << 20,
     };
     listed(few_bytes, &tree).unwrap_err();
     // The control: only entries are counted.
     let all = listed(
-        Room {
+        ListingBudget {
             bytes: usize::MAX,
             ..few_bytes
         },
@@ -85,7 +85,7 @@ fn names_alone_are_counted_before_anything_is_described() {
     let mut listing = Listing {
         shown_as: "/",
         names: &names,
-        left: Room {
+        left: ListingBudget {
             bytes: 10 * size_of::<Found>(),
             ..PLENTY
         },

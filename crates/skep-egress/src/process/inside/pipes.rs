@@ -17,7 +17,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
-use super::super::desk::{Aim, Desk, Reached};
+use super::super::desk::{Desk, Destination, Reached};
 use super::super::upstream::Held;
 use super::super::web::{self, Body};
 use crate::headers::{forget_connection, upgrade_of};
@@ -30,7 +30,7 @@ const MOST_IDLE: usize = 8;
 /// The pipes of a client's connection to one host.
 pub(in super::super) struct Pipes {
     desk: Arc<Desk>,
-    aim: Aim,
+    aim: Destination,
     way: Way,
     idle: Mutex<Vec<Pipe>>,
     /// Its place among the connections of the sandbox. A tunnel outlives the conversation.
@@ -58,7 +58,7 @@ struct Pipe {
 pub(in super::super) enum Failure {
     /// The owner has not been told yet.
     Untold(Refusal),
-    /// Whoever was to send the request has told it.
+    /// The sender of the request has told it.
     Told(Refusal),
 }
 
@@ -78,7 +78,7 @@ impl From<Refusal> for Failure {
 impl Pipes {
     pub(in super::super) fn new(
         desk: Arc<Desk>,
-        aim: Aim,
+        aim: Destination,
         scheme: Scheme,
         place: Arc<OwnedSemaphorePermit>,
     ) -> Arc<Self> {

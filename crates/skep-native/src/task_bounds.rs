@@ -4,7 +4,7 @@
 //! are restored, whose users, capabilities and filters come from an image, and those that a zygote
 //! has forked. Both are looked at from outside before any code of the sandbox runs in them. A fork is
 //! compared with the one process that it should be ([`crate::zygote`]). What is restored may be any
-//! tree that code in a sandbox can make, so there are bounds ([`Likeness`]).
+//! tree that code in a sandbox can make, so there are bounds ([`TaskBounds`]).
 
 mod cgroups;
 mod mounts;
@@ -33,7 +33,7 @@ const NAMESPACES: [&str; 9] = [
 
 /// Bounds of the tasks of a restored sandbox.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Likeness<'a> {
+pub(crate) struct TaskBounds<'a> {
     /// First process of the tree.
     pub(crate) first: i32,
     /// First and number of the host's ids.
@@ -131,8 +131,8 @@ fn namespace(directory: &str, name: &'static str) -> Result<String, Difference> 
 /// # Errors
 ///
 /// The first [`Difference`].
-pub(crate) fn inspect_tree(likeness: &Likeness<'_>) -> Result<Vec<i32>, Difference> {
-    let first = likeness.first;
+pub(crate) fn inspect_tree(bounds: &TaskBounds<'_>) -> Result<Vec<i32>, Difference> {
+    let first = bounds.first;
     let directory = format!("/proc/{first}");
     // None of its namespaces is that of whoever looks, which is the host's.
     for name in NAMESPACES {
@@ -140,13 +140,13 @@ pub(crate) fn inspect_tree(likeness: &Likeness<'_>) -> Result<Vec<i32>, Differen
         require(found != namespace("/proc/self", name)?, first, name, &found)?;
     }
     for map in ["uid_map", "gid_map"] {
-        one_range(first, map, &read(&directory, map)?, likeness.ids)?;
+        one_range(first, map, &read(&directory, map)?, bounds.ids)?;
     }
     mounts::inspect(
         first,
         &read(&directory, "mountinfo")?,
-        likeness.mounts,
-        likeness.volumes,
+        bounds.mounts,
+        bounds.volumes,
     )?;
     let unreadable = |error: io::Error| Difference::new(first, "state", error);
     let tree = skep_checkpoint::tree_of(first).map_err(unreadable)?;
@@ -154,22 +154,22 @@ pub(crate) fn inspect_tree(likeness: &Likeness<'_>) -> Result<Vec<i32>, Differen
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(unreadable)?;
         for task in tasks {
             let task = task.map_err(unreadable)?.path().display().to_string();
-            inspect_task(&task, *pid == first, likeness)?;
+            inspect_task(&task, *pid == first, bounds)?;
         }
     }
-    inspect_files(&tree, likeness)?;
+    inspect_files(&tree, bounds)?;
     Ok(tree)
 }
 
-fn inspect_task(task: &str, is_first: bool, likeness: &Likeness<'_>) -> Result<(), Difference> {
+fn inspect_task(task: &str, is_first: bool, bounds: &TaskBounds<'_>) -> Result<(), Difference> {
     let status = read(task, "status")?;
     let status = Status::parse(&status);
-    within_bounds(task, is_first, likeness, &|name| status.get(name))?;
+    within_bounds(task, is_first, bounds, &|name| status.get(name))?;
     if is_zombie(status.get("State")) {
         return Ok(());
     }
-    same_namespaces(task, likeness.first)?;
-    cgroups::in_own(task, &read(task, "cgroup")?, likeness.groups)
+    same_namespaces(task, bounds.first)?;
+    cgroups::in_own(task, &read(task, "cgroup")?, bounds.groups)
 }
 
 fn is_zombie(state: &str) -> bool {
@@ -180,10 +180,10 @@ fn is_zombie(state: &str) -> bool {
 fn within_bounds<'a>(
     task: &str,
     is_first: bool,
-    likeness: &Likeness<'_>,
+    bounds: &TaskBounds<'_>,
     status: &dyn Fn(&str) -> &'a str,
 ) -> Result<(), Difference> {
-    let (first, count) = likeness.ids;
+    let (first, count) = bounds.ids;
     let in_range = |text: &str| {
         let mut ids = text.split_whitespace();
         ids.all(|id| {
@@ -201,14 +201,14 @@ fn within_bounds<'a>(
         return Ok(());
     }
     // The mark is what keeps everybody inside out of the first process: it has it, and nobody else.
-    let own = if is_first { likeness.marker } else { 0 };
-    let most = likeness.capabilities | own;
+    let own = if is_first { bounds.marker } else { 0 };
+    let most = bounds.capabilities | own;
     for (name, least, most) in [
-        ("CapBnd", 0, likeness.capabilities),
+        ("CapBnd", 0, bounds.capabilities),
         ("CapPrm", own, most),
         ("CapEff", own, most),
-        ("CapInh", 0, likeness.capabilities),
-        ("CapAmb", 0, likeness.capabilities),
+        ("CapInh", 0, bounds.capabilities),
+        ("CapAmb", 0, bounds.capabilities),
     ] {
         let found = status(name);
         let set = u64::from_str_radix(found, 16);
@@ -219,7 +219,7 @@ fn within_bounds<'a>(
     let filters = status("Seccomp_filters");
     let is_enough = filters
         .parse()
-        .is_ok_and(|count: usize| count >= likeness.filters);
+        .is_ok_and(|count: usize| count >= bounds.filters);
     require(is_enough, task, "Seccomp_filters", filters)?;
     // Others may have given up what set-user-id programs would give them. The agent starts everything,
     // so nobody could become root any more.
@@ -241,12 +241,12 @@ fn one_range(
 
 /// Requires that files which are not the sandbox's own are those that a sandbox has, and that those
 /// of its cgroups and its memory are open in the agent alone.
-fn inspect_files(tree: &[i32], likeness: &Likeness<'_>) -> Result<(), Difference> {
-    let first = likeness.first;
+fn inspect_files(tree: &[i32], bounds: &TaskBounds<'_>) -> Result<(), Difference> {
+    let first = bounds.first;
     let around = Surroundings {
-        cgroups: likeness.groups,
-        programs: likeness.programs,
-        first_id: likeness.ids.0,
+        cgroups: bounds.groups,
+        programs: bounds.programs,
+        first_id: bounds.ids.0,
     };
     let files_of = |processes: &[i32]| {
         let files = skep_checkpoint::foreign_files(first, processes, around);
@@ -274,7 +274,7 @@ fn inspect_files(tree: &[i32], likeness: &Likeness<'_>) -> Result<(), Difference
 mod tests {
     use super::*;
 
-    const LIKENESS: Likeness<'static> = Likeness {
+    const BOUNDS: TaskBounds<'static> = TaskBounds {
         first: 7,
         ids: (100_000, 65_536),
         capabilities: 0xff,
@@ -303,7 +303,7 @@ mod tests {
                 _ => "0000000000000000",
             }
         };
-        within_bounds("task", is_first, &LIKENESS, &status).map_err(|difference| difference.what)
+        within_bounds("task", is_first, &BOUNDS, &status).map_err(|difference| difference.what)
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_map_is_one_range_of_the_right_size() {
-        let ids = LIKENESS.ids;
+        let ids = BOUNDS.ids;
         let check = |map: &str| one_range(7, "uid_map", map, ids).is_ok();
         assert!(check("         0     100000      65536\n"));
         for wrong in [
@@ -369,11 +369,11 @@ mod tests {
     #[test]
     fn this_process_is_none_of_a_sandbox() {
         let own = std::process::id().cast_signed();
-        let likeness = Likeness {
+        let bounds = TaskBounds {
             first: own,
-            ..LIKENESS
+            ..BOUNDS
         };
-        let found = inspect_tree(&likeness).unwrap_err();
+        let found = inspect_tree(&bounds).unwrap_err();
         assert_eq!(found.what, "cgroup", "the first namespace: {found}");
     }
 }
