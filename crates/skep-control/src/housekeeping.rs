@@ -130,7 +130,7 @@ impl Control {
                 return Ok(forgotten);
             }
             forgotten += records.len();
-            self.forget_images(records).await;
+            self.forget_recorded(records).await;
         }
     }
 

@@ -77,6 +77,21 @@ impl Reports {
     pub fn ended(&self, id: SandboxId, ending: Ending) -> Reported {
         self.reported(self.store.sandboxes().ended(id, ending))
     }
+
+    /// Resolves when all reports so far would survive even a loss of power; to false if the database
+    /// did not get them to the disk.
+    pub fn synced(&self) -> BoxFuture<'static, bool> {
+        let syncing = self.store.sync();
+        let syncing = async move {
+            let synced = syncing.recorded().await;
+            synced
+                .inspect_err(|error| {
+                    tracing::error!(error = %Chain(error), "the database is not on the disk");
+                })
+                .is_ok()
+        };
+        syncing.boxed()
+    }
 }
 
 impl Reports {

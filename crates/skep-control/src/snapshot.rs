@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use skep_store::{CheckpointFilter, Order, StoreError};
+use skep_telemetry::Chain;
 use skep_types::{
     Checkpoint, CheckpointId, ImageKind, ImagePurpose, Phase, RollBackRequest, SandboxId,
     TemplateId, TemplateImage, TemplateReference,
@@ -170,7 +171,7 @@ impl Control {
         let inserting = self.inner.store.checkpoints().insert(record.clone());
         match inserting.recorded().await {
             Ok((kept, replaced)) => {
-                self.forget_images(replaced).await;
+                self.forget_recorded(replaced).await;
                 Ok(kept)
             }
             Err(error) => {
@@ -255,7 +256,7 @@ impl Control {
         let removing = self.inner.store.checkpoints().remove(team, named);
         let removed = removing.recorded().await?;
         let was_there = !removed.is_empty();
-        self.forget_images(removed).await;
+        self.forget_recorded(removed).await;
         Ok(was_there)
     }
 
@@ -372,6 +373,21 @@ impl Control {
         match self.find_version(&caller.team, &reference).await? {
             Some(version) => Ok(version.image),
             None => self.inner.templates.resolve(&reference, &caller.team).await,
+        }
+    }
+
+    /// Deletes images whose records were replaced or removed, when that is on the disk: after a loss of
+    /// power the record would be there again, without its image. Those that stay are nobody's, and
+    /// the next server deletes them.
+    pub(crate) async fn forget_recorded(
+        &self,
+        records: impl IntoIterator<Item = CheckpointRecord>,
+    ) {
+        match self.inner.store.sync().recorded().await {
+            Ok(()) => self.forget_images(records).await,
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "images of snapshots that were forgotten stay until the next start");
+            }
         }
     }
 

@@ -183,17 +183,20 @@ impl Disks {
         shared
     }
 
-    /// Captures the disk at `path`, which nobody writes to, in a new file. Returns when that would
-    /// survive the host, if it is to. Blocks. A capture that fails leaves nothing.
+    /// Captures the disk at `path`, which nobody writes to, in a new file. Returns when that, and all that
+    /// it lies on, would survive the host, if it is to. Blocks. A capture that fails leaves nothing.
     pub(crate) fn capture(&self, path: &Path, to: &Path, how: Capture) -> Result<u64, DiskError> {
         match how {
             Capture::Copy | Capture::PassingCopy => self.copy_file(path, to)?,
             Capture::Keep => fs::hard_link(path, to).map_err(file("link", path))?,
         }
         let captured = stack::link_below(path, to).and_then(|()| {
-            let kept = File::open(to).map_err(file("open", to))?;
             if how != Capture::PassingCopy {
-                kept.sync_all().map_err(file("sync", to))?;
+                // What it lies on may be a copy that was made in passing, and is nowhere but in memory.
+                for path in stack::below(to).iter().map(PathBuf::as_path).chain([to]) {
+                    let kept = File::open(path).map_err(file("open", path))?;
+                    kept.sync_all().map_err(file("sync", path))?;
+                }
             }
             used_by_all(to).map_err(file("look at", to))
         });

@@ -165,6 +165,7 @@ async fn check_checkpoint(
     }
     let snapshot = taken.await.expect("a running sandbox is checkpointed");
     assert_eq!(snapshot.kind, kind, "the image is what was asked for");
+    assert!(has(isolation, snapshot.clone()).await, "it is there");
     sandbox.usage().await.expect("and goes on");
     let second = isolation
         .copy_checkpoint(snapshot.clone())
@@ -208,8 +209,15 @@ async fn check_checkpoint(
     for checkpoint in [snapshot, image] {
         forget(isolation, checkpoint).await;
     }
+    let image = resume.checkpoint.clone();
+    assert!(!has(isolation, image).await, "it is not there any more");
     let forgotten = isolation.restore(resume).await;
     forgotten.expect_err("nothing is made of a forgotten image");
+}
+
+async fn has(isolation: &Arc<dyn Isolation>, checkpoint: Checkpoint) -> bool {
+    let has = isolation.has_checkpoint(checkpoint).await;
+    has.expect("it is known whether an image is there")
 }
 
 async fn forget(isolation: &Arc<dyn Isolation>, checkpoint: Checkpoint) {

@@ -422,6 +422,11 @@ impl Isolation for FakeIsolation {
         async { Ok(()) }.boxed()
     }
 
+    fn has_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<bool>> {
+        let is_there = self.state.lock().images.contains_key(&checkpoint.record);
+        async move { Ok(is_there) }.boxed()
+    }
+
     fn retain_checkpoints(&self, kept: Vec<Checkpoint>) -> BoxFuture<'_, io::Result<()>> {
         let is_kept = |record: &String| kept.iter().any(|checkpoint| checkpoint.record == *record);
         self.state.lock().images.retain(|record, _| is_kept(record));

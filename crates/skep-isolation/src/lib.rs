@@ -382,6 +382,16 @@ pub trait Isolation: fmt::Debug + Send + Sync {
         future::ready(Ok(())).boxed()
     }
 
+    /// Returns true if the image of a checkpoint is there.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be told.
+    fn has_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<bool>> {
+        drop(checkpoint);
+        future::ready(Ok(false)).boxed()
+    }
+
     /// Deletes every image but these: a server that was killed may have left some that nobody knows.
     /// Called once at start, after adoption.
     ///

@@ -458,6 +458,14 @@ impl Images {
         }
     }
 
+    /// Returns true if an image is there, with its disk. Blocks.
+    pub(crate) fn is_there(&self, checkpoint: &Checkpoint) -> io::Result<bool> {
+        let path = self.path(&checkpoint.record)?;
+        let has_manifest =
+            path.join(MANIFEST).try_exists()? || path.join(ENCRYPTED_MANIFEST).try_exists()?;
+        Ok(has_manifest && path.join(DISK).try_exists()?)
+    }
+
     /// Removes every image but these. Blocks.
     pub(crate) fn retain(&self, kept: &[Checkpoint]) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
@@ -717,6 +725,7 @@ mod tests {
         }
         assert!(directory.path().join("precious").exists());
         let unknown = checkpoint(&format!("files-{}", "0".repeat(32)));
+        assert!(!images.is_there(&unknown).unwrap());
         images.forget(&unknown).unwrap();
     }
 

@@ -409,6 +409,17 @@ impl Isolation for Native {
         .boxed()
     }
 
+    fn has_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<bool>> {
+        async move {
+            if !Images::has(&checkpoint) {
+                return Ok(false);
+            }
+            let looked = self.with_images(move |images| Ok(images.is_there(&checkpoint)?));
+            looked.await.map_err(io::Error::other)
+        }
+        .boxed()
+    }
+
     fn retain_checkpoints(&self, kept: Vec<Checkpoint>) -> BoxFuture<'_, io::Result<()>> {
         async move {
             let retained = self.with_images(move |images| Ok(images.retain(&kept)?));

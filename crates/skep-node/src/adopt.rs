@@ -81,10 +81,11 @@ impl Node {
         // anywhere between nothing and running, and nobody was told of it. It is swept.
         let run = living.run.ok_or(EndReason::StartFailed)?;
         let read = DriverRecord::from_text(&run.driver_record, run.ends_at, living.egress);
-        let record = read.map_err(|error| {
+        let mut record = read.map_err(|error| {
             tracing::error!(sandbox = %living.id, error = %Chain(&error), "cannot adopt sandbox");
             EndReason::Crashed
         })?;
+        self.check_image(&living.id, &mut record).await;
         let status = SandboxStatus {
             ends_at: run.ends_at,
             paused: run.paused,
@@ -112,6 +113,25 @@ impl Node {
             .wait_for(|status| status.phase != Phase::Starting)
             .await;
         (settled.map(|_| Adopted::Running)).map_err(|_| EndReason::Crashed.into())
+    }
+
+    /// Strikes an image out of a record that is not there. Processes of which it was taken would be
+    /// destroyed for it, and a sandbox without any would be shown as one that can be resumed.
+    async fn check_image(&self, id: &SandboxId, record: &mut DriverRecord) {
+        let Some(image) = record.image.clone() else {
+            return;
+        };
+        match self.inner.isolation.has_checkpoint(image).await {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::error!(sandbox = %id, "the image of a paused sandbox is gone");
+                record.image = None;
+            }
+            // It may be there.
+            Err(error) => {
+                tracing::warn!(sandbox = %id, %error, "cannot look for the image of a paused sandbox");
+            }
+        }
     }
 
     /// Finds the processes of a sandbox; `None` if it is paused and needs none.

@@ -390,9 +390,14 @@ impl Driver {
         });
     }
 
-    /// Lets traffic through to the sandbox.
+    /// Lets traffic through to the sandbox, in a run of its own.
     fn open(&self, held: &mut Held) {
         held.ended = CancellationToken::new();
+        self.unhide(held);
+    }
+
+    /// Lets traffic through to the sandbox. Streams of the same run that were open stay so.
+    fn unhide(&self, held: &Held) {
         let route = held.launched.as_ref().map(|launched| NodeRoute {
             id: self.status.borrow().id.clone(),
             execution: held.record.execution,
@@ -407,9 +412,15 @@ impl Driver {
         self.sleeper.send_replace(None);
     }
 
+    /// Lets nobody in from now on. Streams that are open stay so: whether this run is over is not
+    /// certain yet.
+    fn hide(&self) {
+        self.route.send_replace(None);
+    }
+
     /// Stops all traffic to the sandbox, at once.
     fn close(&self, held: &Held) {
-        self.route.send_replace(None);
+        self.hide();
         held.ended.cancel();
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
@@ -26,6 +27,10 @@ pub trait Journal: fmt::Debug + Send + Sync {
 
     /// The sandbox is gone.
     fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted;
+
+    /// Resolves when all notes so far would survive even a loss of power; to false if that is not to
+    /// be had.
+    fn synced(&self) -> BoxFuture<'static, bool>;
 }
 
 /// A journal in memory, for tests. Clones share it.
@@ -33,6 +38,7 @@ pub trait Journal: fmt::Debug + Send + Sync {
 pub struct MemoryJournal {
     /// The last thing written about each sandbox.
     entries: Arc<Mutex<BTreeMap<SandboxId, Entry>>>,
+    is_broken: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -42,6 +48,11 @@ struct Entry {
 }
 
 impl MemoryJournal {
+    /// Says from now on whether what it notes would survive only the server, as on a disk that is broken.
+    pub fn set_broken(&self, is_broken: bool) {
+        self.is_broken.store(is_broken, Ordering::SeqCst);
+    }
+
     /// The end of the sandbox, if the journal knows it.
     pub fn ending(&self, id: &SandboxId) -> Option<Ending> {
         self.entries
@@ -82,5 +93,10 @@ impl Journal for MemoryJournal {
     fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted {
         self.entries.lock().entry(id.clone()).or_default().ending = Some(ending.clone());
         future::ready(()).boxed()
+    }
+
+    fn synced(&self) -> BoxFuture<'static, bool> {
+        let is_broken = self.is_broken.load(Ordering::SeqCst);
+        future::ready(!is_broken).boxed()
     }
 }

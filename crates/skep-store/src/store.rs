@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::checkpoint::{self, Checkpointer};
 use crate::readers::Readers;
 use crate::reserve::Reserve;
-use crate::writer::{Metrics, WhenFull, Writer};
+use crate::writer::{Metrics, WhenFull, Writer, write_something};
 use crate::{
     Builds, Checkpoints, Deliveries, Events, IdentityKeys, Keys, Receipt, Sandboxes, Secrets,
     ServerKeys, StoreError, Tags, Teams, Templates, Volumes, Webhooks, migrations,
@@ -222,6 +222,15 @@ impl Store {
         self.written().recorded().await?;
         let operation = "bring the database to the disk";
         self.read(operation, checkpoint::checkpoint_all).await
+    }
+
+    /// Brings everything written so far to the disk, so that it survives even a loss of power. Waits for
+    /// nobody who reads, as [`Store::flush`] does.
+    pub fn sync(&self) -> Receipt {
+        let operation = "bring the log of the database to the disk";
+        self.inner.writer.sync(operation, move |connection| {
+            write_something(connection).map_err(|source| StoreError::of(operation, source))
+        })
     }
 
     /// The receipt of everything queued before.

@@ -109,12 +109,15 @@ trait Job: Send {
     /// Runs again from the start when the transaction it was part of has failed.
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
     fn when_full(&self) -> WhenFull;
+    /// True if its transaction, and with it all before, is on the disk when it is committed.
+    fn is_synced(&self) -> bool;
     fn finish(self: Box<Self>, commit: Result<(), StoreError>);
 }
 
 struct Write<T, F> {
     operation: &'static str,
     when_full: WhenFull,
+    is_synced: bool,
     work: F,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
@@ -134,6 +137,10 @@ where
 
     fn when_full(&self) -> WhenFull {
         self.when_full
+    }
+
+    fn is_synced(&self) -> bool {
+        self.is_synced
     }
 
     fn finish(self: Box<Self>, commit: Result<(), StoreError>) {
@@ -185,10 +192,33 @@ impl Writer {
         T: Send + 'static,
         F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
+        self.enqueue(operation, (when_full, false), work)
+    }
+
+    /// Queues work after which everything that was queued so far is on the disk.
+    pub(crate) fn sync<T, F>(&self, operation: &'static str, work: F) -> Receipt<T>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.enqueue(operation, (WhenFull::Refuse, true), work)
+    }
+
+    fn enqueue<T, F>(
+        &self,
+        operation: &'static str,
+        (when_full, is_synced): (WhenFull, bool),
+        work: F,
+    ) -> Receipt<T>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Write {
             operation,
             when_full,
+            is_synced,
             work,
             result: None,
             reply,
@@ -250,7 +280,7 @@ fn run(
             return;
         }
         let start = Instant::now();
-        let commit = commit(&mut connection, &mut batch);
+        let commit = commit_as_asked(&mut connection, &mut batch);
         metrics.commits.record(start.elapsed());
         note(metrics, &commit);
         if !is_open {
@@ -334,6 +364,23 @@ fn note(metrics: &Metrics, commit: &Result<(), StoreError>) {
     }
 }
 
+/// Commits a batch, and waits for the disk if one of it asks for that.
+fn commit_as_asked(
+    connection: &mut Connection,
+    batch: &mut [Box<dyn Job>],
+) -> Result<(), StoreError> {
+    let failed = |source| StoreError::of("change how the database is written", source);
+    if !batch.iter().any(|job| job.is_synced()) {
+        return commit(connection, batch);
+    }
+    // With this the log is synced at the end of the transaction, and with it all that it has from
+    // others.
+    (connection.pragma_update(None, "synchronous", "full")).map_err(failed)?;
+    let committed = commit(connection, batch);
+    (connection.pragma_update(None, "synchronous", "normal")).map_err(failed)?;
+    committed
+}
+
 fn commit(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
     let failed = |source| StoreError::of("commit to the database", source);
     // Takes the lock for writing now, for which SQLite waits. A transaction that begins as a reader
@@ -358,7 +405,7 @@ fn commit(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(),
 }
 
 /// Changes the file without changing what it says, to find out whether the disk takes it.
-fn write_something(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn write_something(connection: &Connection) -> rusqlite::Result<()> {
     let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     connection.pragma_update(None, "user_version", version)
 }

@@ -182,6 +182,28 @@ mod tests {
         }
     }
 
+    /// Only the disk on top was brought to the host's: below a sandbox that was made of a passing copy
+    /// there was one that a loss of power took.
+    #[test]
+    fn a_disk_is_kept_with_all_that_it_lies_on_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let disks = Disks::new(directory.join("disks"), 0, None).unwrap();
+        let disk = room(directory, "source");
+        fs::write(&disk, "top").unwrap();
+        // A file that has a size and a link, and cannot be opened to be synced.
+        let below = std::os::unix::net::UnixListener::bind(place(&disk, 0)).unwrap();
+        for how in [Capture::Copy, Capture::Keep] {
+            let image = room(directory, &format!("{how:?}"));
+            disks.capture(&disk, &image, how).unwrap_err();
+            let left = fs::read_dir(image.parent().unwrap()).unwrap();
+            assert_eq!(left.count(), 0, "it leaves nothing");
+        }
+        let passing = room(directory, "passing");
+        (disks.capture(&disk, &passing, Capture::PassingCopy)).unwrap();
+        drop(below);
+    }
+
     #[test]
     fn disks_are_not_stacked_higher_than_is_good() {
         let temporary = tempfile::tempdir().unwrap();

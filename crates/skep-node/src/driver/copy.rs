@@ -10,6 +10,7 @@ use skep_types::{
 };
 
 use super::pause::change_error;
+use super::resume::{DiskOf, NextRun};
 use super::{Driver, Held};
 use crate::agents::ConfigureError;
 use crate::clock::wall_now;
@@ -105,8 +106,16 @@ impl Driver {
         }
         held.record.kept_in = Some(kind.into());
         let restart = request.restart.filter(|_| kind == ImageKind::Filesystem);
-        self.go_on(held, execution, lifetime, restart.as_deref())
-            .await;
+        let run = NextRun {
+            execution,
+            lifetime,
+            restart: restart.as_deref(),
+            disk: DiskOf::Another,
+        };
+        if let Err(error) = self.go_on(held, run).await {
+            self.enter(Event::ResumeFailed);
+            return Err(error);
+        }
         Ok(self.status.borrow().clone())
     }
 
@@ -124,18 +133,24 @@ impl Driver {
         };
         let was_paused = held.is_paused();
         if !was_paused {
-            self.close(held);
+            self.hide();
             self.enter(Event::Pause);
         }
         match launched.checkpoint(kind, AfterCheckpoint::Stand).await {
             Ok(image) => {
-                held.record.is_frozen = true;
+                let paused_at = self.status.borrow().ends_at;
+                let at = if was_paused { paused_at } else { wall_now() };
+                if let Err(error) = self.keep_image(held, image, at).await {
+                    if !was_paused {
+                        self.undo_pause(held).await;
+                    }
+                    return Err(error);
+                }
                 if was_paused {
                     self.status.send_modify(|status| status.paused = Some(kind));
                 } else {
-                    self.publish_paused(held, kind, wall_now());
+                    self.publish_paused(held, kind, at);
                 }
-                self.keep_image(held, image).await;
                 Ok(())
             }
             Err(error) => {
@@ -143,7 +158,7 @@ impl Driver {
                     self.is_rescued(held, &error).await;
                 } else {
                     self.enter(Event::PauseFailed);
-                    self.open(held);
+                    self.unhide(held);
                 }
                 Err(self.not_written(error))
             }

@@ -5,9 +5,9 @@
 //! place on the host. A backend that cannot freeze writes the image at once, and so does a pause
 //! that keeps the files alone.
 //!
-//! An image is written down before the processes it was taken of are destroyed. So a server that
-//! is killed at any moment leaves a sandbox that stands, an image, or both, and the next one
-//! finds it paused.
+//! An image is written down before the processes it was taken of are destroyed, so that it is found
+//! even after a loss of power. So a server that is killed at any moment leaves a sandbox that stands,
+//! an image, or both, and the next one finds it paused.
 
 use std::io;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ use tokio::time::Instant;
 
 use super::{Driver, Held};
 use crate::clock::wall_now;
+use crate::journal::Noted;
+use crate::record::DriverRecord;
 
 /// Pause before an image is tried again that could not be written.
 const STORE_AGAIN: Duration = Duration::from_mins(5);
@@ -103,9 +105,10 @@ impl Driver {
         if !answers && (request.needs_agent || kind == ImageKind::Filesystem) {
             return Err(TransitionError::AgentSilent);
         }
-        // The route goes first: what arrives from now on is refused, or waits for a resume.
+        // The route goes first: what arrives from now on is refused, or waits for a resume. What is open
+        // is cut when the sandbox stands, which may fail.
         self.fall_asleep(held, kind);
-        self.close(held);
+        self.hide();
         self.enter(Event::Pause);
         let paused = match way {
             Way::Freeze => launched.freeze().await.map(|()| None),
@@ -118,22 +121,59 @@ impl Driver {
             Ok(image) => image,
             Err(error) => {
                 self.enter(Event::PauseFailed);
-                self.open(held);
+                self.unhide(held);
                 return Err(change_error(error));
             }
         };
-        held.record.is_frozen = true;
         held.record.agent_was_silent = !answers;
-        self.publish_paused(held, kind, wall_now());
-        self.node.metrics.paused.add_one();
+        let at = wall_now();
         match image {
-            Some(image) => self.keep_image(held, image).await,
+            Some(image) => {
+                if let Err(error) = self.keep_image(held, image, at).await {
+                    self.undo_pause(held).await;
+                    return Err(error);
+                }
+                self.publish_paused(held, kind, at);
+            }
             None => {
+                held.ended.cancel();
+                held.record.is_frozen = true;
+                self.publish_paused(held, kind, at);
                 self.schedule_store(held, self.node.pauses.checkpoint_after);
                 self.journal_record(&held.record).await;
             }
         }
+        self.node.metrics.paused.add_one();
         Ok(self.status.borrow().clone())
+    }
+
+    /// Lets a sandbox go on that stands for a pause which is not to be.
+    pub(super) async fn undo_pause(&mut self, held: &mut Held) {
+        held.record.agent_was_silent = false;
+        let Some(launched) = held.launched.clone() else {
+            return;
+        };
+        match self.wake_restored(&launched).await {
+            Ok(()) => {
+                self.enter(Event::PauseFailed);
+                self.unhide(held);
+            }
+            Err(error) => {
+                tracing::error!(error = %Chain(&error), "a sandbox is paused because it does not go on");
+                held.ended.cancel();
+                self.stand(held, wall_now()).await;
+                self.enter(Event::PauseDone);
+            }
+        }
+    }
+
+    /// Takes note of a sandbox whose processes stand because they do not go on. It is paused, with
+    /// all that it has.
+    pub(super) async fn stand(&mut self, held: &mut Held, at: Timestamp) {
+        held.record.is_frozen = true;
+        self.show_paused(held, ImageKind::Memory, at);
+        self.schedule_store(held, self.node.pauses.checkpoint_after);
+        self.journal_record(&held.record).await;
     }
 
     /// Pauses a sandbox whose time is over. One that cannot be paused now runs on, and is tried
@@ -198,8 +238,14 @@ impl Driver {
         let taken = launched.checkpoint(ImageKind::Memory, AfterCheckpoint::Stand);
         match taken.await {
             Ok(image) => {
-                self.node.metrics.stored.add_one();
-                self.keep_image(held, image).await;
+                let paused_at = self.status.borrow().ends_at;
+                match self.keep_image(held, image, paused_at).await {
+                    Ok(()) => self.node.metrics.stored.add_one(),
+                    Err(error) => {
+                        tracing::warn!(error = %Chain(&error), "paused sandbox stays in memory: its image is not certain to last");
+                        self.schedule_store(held, STORE_AGAIN);
+                    }
+                }
             }
             Err(error) => {
                 self.node.metrics.store_failed(&error);
@@ -242,8 +288,21 @@ impl Driver {
         }
     }
 
-    /// Writes down an image and destroys the processes that it was taken of.
-    pub(super) async fn keep_image(&mut self, held: &mut Held, image: Checkpoint) {
+    /// Writes down an image of a sandbox that was paused at that moment, and destroys the processes that
+    /// it was taken of.
+    ///
+    /// # Errors
+    ///
+    /// If it is not certain to be found after a loss of power. The image is deleted then, and the
+    /// processes stand.
+    pub(super) async fn keep_image(
+        &mut self,
+        held: &mut Held,
+        image: Checkpoint,
+        at: Timestamp,
+    ) -> Result<(), TransitionError> {
+        let kind = image.kind;
+        let before = held.record.clone();
         // With the processes their counters go.
         if let Some(launched) = &held.launched {
             match launched.usage().await {
@@ -253,13 +312,35 @@ impl Driver {
                 }
             }
         }
+        held.record.is_frozen = true;
         let old = held.record.image.replace(image);
-        self.journal_record(&held.record).await;
+        self.journal_paused(&held.record, kind, at).await;
+        if !self.node.journal.synced().await {
+            let image = std::mem::replace(&mut held.record, before).image;
+            // It goes first: who goes on changes the disk that it shares with the image.
+            self.forget_image(image).await;
+            // Queued behind the other note, for which nobody waits a second time.
+            drop(self.journal_record(&held.record));
+            return Err(TransitionError::NoRoom(HostResource::Disk));
+        }
+        held.ended.cancel();
         self.let_go(held).await;
-        self.journal_record(&held.record).await;
+        self.journal_paused(&held.record, kind, at).await;
         self.publish_form(held);
         self.forget_image(old).await;
         self.schedule_compression(held);
+        Ok(())
+    }
+
+    /// Journals the record of a sandbox that was paused at that moment, which may not be published
+    /// yet.
+    fn journal_paused(&self, record: &DriverRecord, kind: ImageKind, at: Timestamp) -> Noted {
+        let status = SandboxStatus {
+            paused: Some(kind),
+            ends_at: at,
+            ..self.status.borrow().clone()
+        };
+        self.node.journal.changed(&status.id, record.run(&status))
     }
 
     /// Lets the image of a sandbox without processes be compressed when nobody has asked for it in a
@@ -300,6 +381,11 @@ impl Driver {
     }
 
     pub(super) fn publish_paused(&mut self, held: &Held, kind: ImageKind, at: Timestamp) {
+        self.show_paused(held, kind, at);
+        self.enter(Event::PauseDone);
+    }
+
+    fn show_paused(&self, held: &Held, kind: ImageKind, at: Timestamp) {
         self.fall_asleep(held, kind);
         self.publish_form(held);
         self.status.send_modify(|status| {
@@ -307,7 +393,6 @@ impl Driver {
             status.agent_was_silent = held.record.agent_was_silent;
             status.ends_at = at;
         });
-        self.enter(Event::PauseDone);
     }
 
     /// Publishes the form in which a paused sandbox is kept.

@@ -1,5 +1,7 @@
 //! Paused sandboxes that go on, and those of an earlier server.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use skep_agent_protocol::AgentConfig;
 use skep_isolation::{
@@ -8,13 +10,32 @@ use skep_isolation::{
 use skep_telemetry::Chain;
 use skep_types::{
     Capability, Checkpoint, Connections, DeadlineMode, Event, ExecutionId, HostResource, ImageKind,
-    KeptIn, NotHere, Restart, ResumeRequest, ResumeStart, Resumed, TransitionError, Verdict,
+    KeptIn, NotHere, Restart, ResumeRequest, ResumeStart, Resumed, SandboxStatus, TransitionError,
+    Verdict,
 };
 
 use super::pause::{change_error, is_full_disk};
 use super::{Driver, Held};
 use crate::admission::NoRoom;
 use crate::clock::{Deadline, wall_now};
+use crate::record::DriverRecord;
+
+/// The run of a sandbox that comes after a pause.
+pub(super) struct NextRun<'a> {
+    pub(super) execution: ExecutionId,
+    pub(super) lifetime: Duration,
+    pub(super) restart: Option<&'a Restart>,
+    pub(super) disk: DiskOf,
+}
+
+/// The disk to which a sandbox writes that was made of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DiskOf {
+    /// That of the image that it was paused in.
+    Image,
+    /// Another one: the image that it was paused in stays as it is.
+    Another,
+}
 
 impl Driver {
     /// Lets a paused sandbox go on, as another run of it. One that runs lives at least as long as
@@ -47,8 +68,16 @@ impl Driver {
         if let Some(on_timeout) = request.on_timeout {
             held.record.on_timeout = on_timeout;
         }
-        self.go_on(held, execution, request.lifetime, restart.as_deref())
-            .await;
+        let run = NextRun {
+            execution,
+            lifetime: request.lifetime,
+            restart: restart.as_deref(),
+            disk: DiskOf::Image,
+        };
+        if let Err(error) = self.go_on(held, run).await {
+            self.enter(Event::ResumeFailed);
+            return Err(error);
+        }
         Ok(Resumed {
             status: self.status.borrow().clone(),
             was_running: false,
@@ -56,13 +85,22 @@ impl Driver {
     }
 
     /// Publishes that a sandbox that was paused runs, and writes it down.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written down, or does not go on. It is paused as it was.
     pub(super) async fn go_on(
         &mut self,
         held: &mut Held,
-        execution: ExecutionId,
-        lifetime: std::time::Duration,
-        restart: Option<&Restart>,
-    ) {
+        run: NextRun<'_>,
+    ) -> Result<(), TransitionError> {
+        let NextRun {
+            execution,
+            lifetime,
+            restart,
+            disk,
+        } = run;
+        let before = (held.record.clone(), self.status.borrow().clone());
         let started_at = wall_now();
         held.record.execution = execution;
         held.record.is_frozen = false;
@@ -79,16 +117,67 @@ impl Driver {
         // of one: what it writes to its disk, which is that of the image, would not be of the moment of
         // the memory any more.
         self.journal_started(&held.record).await;
-        if let (Some(_), Some(launched)) = (&spent, &held.launched)
-            && let Err(error) = self.wake_restored(launched).await
-        {
-            tracing::error!(error = %Chain(&error), "what runs in a resumed sandbox stands");
+        if let (Some(_), Some(launched)) = (&spent, held.launched.clone()) {
+            if !self.node.journal.synced().await {
+                self.go_back(held, before).await;
+                return Err(TransitionError::NoRoom(HostResource::Disk));
+            }
+            if let Err(error) = self.wake_restored(&launched).await {
+                tracing::error!(error = %Chain(&error), "a sandbox that was made of an image does not go on");
+                match disk {
+                    DiskOf::Another => self.go_back(held, before).await,
+                    // Some of it may have run, and the image is older than what that has written.
+                    DiskOf::Image => {
+                        self.stand_again(held, &launched, before.1).await;
+                        self.forget_image(spent).await;
+                    }
+                }
+                return Err(change_error(error));
+            }
         }
         self.start_again(held, restart).await;
         self.enter(Event::AgentReady);
         self.open(held);
         self.node.metrics.resumed.add_one();
         self.forget_image(spent).await;
+        Ok(())
+    }
+
+    /// Lets go of processes that were made of an image, which is as it was, and publishes what was before.
+    async fn go_back(&mut self, held: &mut Held, (record, status): (DriverRecord, SandboxStatus)) {
+        self.let_go(held).await;
+        // It keeps the name of the run that was not to be: it is the last that was written down.
+        held.record = DriverRecord {
+            launch: None,
+            execution: held.record.execution,
+            ..record
+        };
+        self.publish_again(status);
+        // Queued behind the note that it runs, for which nobody waits a second time.
+        drop(self.journal_record(&held.record));
+        self.schedule_compression(held);
+    }
+
+    /// Lets processes stand that did not go on, all of them, and publishes that the sandbox is paused.
+    async fn stand_again(&mut self, held: &mut Held, launched: &Launched, before: SandboxStatus) {
+        if let Err(error) = launched.freeze().await {
+            tracing::warn!(error = %Chain(&error), "cannot tell whether a paused sandbox stands");
+        }
+        let paused_at = before.ends_at;
+        self.publish_again(before);
+        self.stand(held, paused_at).await;
+    }
+
+    /// Publishes what was published before a resume that failed, of the run that was written down since.
+    fn publish_again(&self, before: SandboxStatus) {
+        self.status.send_modify(|status| {
+            *status = SandboxStatus {
+                phase: status.phase,
+                execution: status.execution,
+                started_at: status.started_at,
+                ..before
+            };
+        });
     }
 
     /// Starts what the template starts, and waits until it is ready. A sandbox in which that fails
@@ -162,7 +251,13 @@ impl Driver {
     /// frozen has to answer now.
     async fn thaw(&self, held: &Held) -> Result<(), TransitionError> {
         let launched = held.launched.as_ref().ok_or(NotHere)?;
-        launched.thaw().await.map_err(change_error)?;
+        if let Err(error) = launched.thaw().await {
+            // Some of it may go on.
+            if let Err(error) = launched.freeze().await {
+                tracing::warn!(error = %Chain(&error), "cannot tell whether a paused sandbox stands");
+            }
+            return Err(change_error(error));
+        }
         let was_silent = held.record.agent_was_silent;
         if !was_silent || self.node.agents.answers(launched.address()).await {
             return Ok(());
@@ -180,10 +275,19 @@ impl Driver {
         let kind = ImageKind::Filesystem;
         let taken = launched.checkpoint(kind, AfterCheckpoint::Stand).await;
         let image = taken.map_err(change_error)?;
+        let paused_at = self.status.borrow().ends_at;
+        // What starts anew on files has an agent of its own.
+        let was_silent = std::mem::take(&mut held.record.agent_was_silent);
+        if let Err(error) = self.keep_image(held, image, paused_at).await {
+            held.record.agent_was_silent = was_silent;
+            return Err(error);
+        }
         // What can be resumed of it from now on, whatever becomes of this resume.
-        self.status.send_modify(|status| status.paused = Some(kind));
+        self.status.send_modify(|status| {
+            status.paused = Some(kind);
+            status.agent_was_silent = false;
+        });
         self.sleeper.send_replace(None);
-        self.keep_image(held, image).await;
         Ok(())
     }
 

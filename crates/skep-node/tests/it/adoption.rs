@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future;
+use futures_util::future::{self, BoxFuture};
 use skep_node::{
     Adoption, Journal, KillError, MemoryJournal, Node, NodeOptions, Noted, PausePolicy,
 };
@@ -150,6 +150,10 @@ impl Journal for CutShort {
     fn ended(&self, _id: &SandboxId, _ending: &Ending) -> Noted {
         future::ready(()).boxed()
     }
+
+    fn synced(&self) -> BoxFuture<'static, bool> {
+        future::ready(true).boxed()
+    }
 }
 
 #[tokio::test]
@@ -217,6 +221,10 @@ impl Journal for Hanging {
 
     fn ended(&self, _id: &SandboxId, _ending: &Ending) -> Noted {
         future::ready(()).boxed()
+    }
+
+    fn synced(&self) -> BoxFuture<'static, bool> {
+        future::ready(true).boxed()
     }
 }
 

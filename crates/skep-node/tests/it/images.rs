@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_isolation::FakeIsolation;
 use skep_node::{Journal, MemoryJournal, Noted};
-use skep_types::{EndReason, Ending, ImageKind, ImagePurpose, Phase, SandboxId, SandboxRun, Usage};
+use skep_types::{
+    EndReason, Ending, ImageKind, ImagePurpose, KeptIn, Phase, RollBackRequest, SandboxId,
+    SandboxRun, TransitionError, Usage,
+};
 
 use crate::TestHost;
 use crate::pause::{HOUR, copy, created, pausing, resume, stored};
@@ -121,6 +125,10 @@ impl Journal for Witness {
     fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted {
         self.journal.ended(id, ending)
     }
+
+    fn synced(&self) -> BoxFuture<'static, bool> {
+        self.journal.synced()
+    }
 }
 
 /// A restored sandbox writes to the disk of its image. A server that was killed in between
@@ -146,4 +154,107 @@ async fn a_sandbox_from_an_image_stands_until_it_is_written_down_that_it_runs() 
     let checkpoint = node.snapshot(&id, kind, ImagePurpose::Keep).await.unwrap();
     let copy = node.create(copy(&checkpoint)).await.unwrap();
     assert!(!host.isolation.is_frozen(&copy.id), "so do copies");
+}
+
+/// The image was written down, but not on the disk of the host, when the processes were destroyed: after a
+/// loss of power there was neither.
+#[tokio::test(start_paused = true)]
+async fn processes_stay_until_it_is_certain_that_their_image_is_found_again() {
+    let host = TestHost::default();
+    let node = host.node();
+    let running = created(&node).await;
+    let id = &running.id;
+    host.journal.set_broken(true);
+    let files = pausing(ImageKind::Filesystem);
+    let refused = node.pause(id, files).await.unwrap_err();
+    assert!(matches!(refused, TransitionError::NoRoom(_)), "{refused}");
+    assert_eq!(node.status(id).unwrap(), running, "it runs on");
+    assert!(!host.isolation.is_frozen(id) && node.route(id).is_some());
+    assert_eq!(host.isolation.image_count(), 0);
+
+    let paused = node.pause(id, pausing(ImageKind::Memory)).await.unwrap();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(host.isolation.is_frozen(id), "it stands as it did");
+    assert_eq!(node.status(id).unwrap(), paused);
+    assert_eq!(host.isolation.image_count(), 0);
+
+    host.journal.set_broken(false);
+    tokio::time::advance(Duration::from_mins(5)).await;
+    stored(&host, id).await;
+    assert_eq!(host.isolation.image_count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_stays_until_it_is_certain_that_its_sandbox_is_found_running() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    stored(&host, &id).await;
+    let paused = node.status(&id).unwrap();
+    host.journal.set_broken(true);
+    let refused = resume(&node, &id, HOUR).await.unwrap_err();
+    assert!(matches!(refused, TransitionError::NoRoom(_)), "{refused}");
+    assert_eq!(host.isolation.image_count(), 1);
+    assert!(host.isolation.living().is_empty());
+    let still = node.status(&id).unwrap();
+    assert_eq!((still.phase, still.paused), (paused.phase, paused.paused));
+    assert_eq!(still.ends_at, paused.ends_at);
+
+    host.journal.set_broken(false);
+    resume(&node, &id, HOUR).await.unwrap();
+    assert_eq!(host.isolation.image_count(), 0);
+}
+
+/// It was told to run, its image was deleted, and nothing in it ever went on.
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_from_an_image_that_does_not_go_on_is_paused_with_what_it_has() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    stored(&host, &id).await;
+    // The restore succeeds, and the thaw after it does not.
+    host.isolation.fail_next_change();
+    let failed = resume(&node, &id, HOUR).await.unwrap_err();
+    assert!(matches!(failed, TransitionError::Failed(_)), "{failed}");
+    assert_eq!(node.status(&id).unwrap().phase, Phase::Paused);
+    assert!(host.isolation.is_frozen(&id));
+    assert_eq!(host.isolation.image_count(), 0, "it is older than the disk");
+    assert!(node.route(&id).is_none());
+    let resumed = resume(&node, &id, HOUR).await.unwrap();
+    assert_eq!(resumed.kept_in, Some(KeptIn::Memory));
+    assert!(!host.isolation.is_frozen(&id));
+
+    let kind = ImageKind::Memory;
+    let checkpoint = node.snapshot(&id, kind, ImagePurpose::Keep).await.unwrap();
+    node.pause(&id, pausing(kind)).await.unwrap();
+    stored(&host, &id).await;
+    host.isolation.fail_next_change();
+    let back = RollBackRequest {
+        checkpoint,
+        lifetime: HOUR,
+        restart: None,
+    };
+    node.roll_back(&id, back).await.unwrap_err();
+    assert_eq!(node.status(&id).unwrap().phase, Phase::Paused);
+    assert!(host.isolation.living().is_empty());
+    assert_eq!(host.isolation.image_count(), 2, "that of before is whole");
+    resume(&node, &id, HOUR).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_starts_anew_has_no_silent_agent_any_more() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    host.agents.silence(true);
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    host.isolation.damage_at_next_change();
+    stored(&host, &id).await;
+    let paused = node.status(&id).unwrap();
+    assert_eq!(paused.paused, Some(ImageKind::Filesystem));
+    assert!(!paused.agent_was_silent);
+    resume(&node, &id, HOUR).await.unwrap();
 }

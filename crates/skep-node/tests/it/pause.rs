@@ -205,10 +205,14 @@ async fn a_pause_or_resume_that_fails_changes_nothing() {
     let running = created(&node).await;
     let id = &running.id;
 
-    host.isolation.fail_next_change();
-    let failed = node.pause(id, pausing(ImageKind::Memory)).await;
-    assert!(matches!(failed, Err(TransitionError::Failed(_))));
-    assert_eq!(node.status(id).unwrap(), running);
+    let open = node.route(id).unwrap().ended;
+    for kind in ImageKind::ALL {
+        host.isolation.fail_next_change();
+        let failed = node.pause(id, pausing(kind)).await;
+        assert!(matches!(failed, Err(TransitionError::Failed(_))));
+        assert_eq!(node.status(id).unwrap(), running);
+    }
+    assert!(!open.is_cancelled(), "streams of before are open");
     assert!(!node.route(id).unwrap().ended.is_cancelled());
 
     let paused = node.pause(id, pausing(ImageKind::Memory)).await.unwrap();
@@ -216,7 +220,15 @@ async fn a_pause_or_resume_that_fails_changes_nothing() {
     let failed = resume(&node, id, HOUR).await;
     assert!(matches!(failed, Err(TransitionError::Failed(_))));
     assert_eq!(node.status(id).unwrap(), paused);
+    assert!(open.is_cancelled());
     resume(&node, id, HOUR).await.unwrap();
+
+    let checkpoint = node.snapshot(id, ImageKind::Memory, ImagePurpose::Keep);
+    let checkpoint = checkpoint.await.unwrap();
+    let open = node.route(id).unwrap().ended;
+    host.isolation.fail_next_change();
+    node.roll_back(id, back_to(&checkpoint)).await.unwrap_err();
+    assert!(!open.is_cancelled() && node.route(id).is_some());
 }
 
 #[tokio::test]
@@ -729,6 +741,26 @@ async fn the_next_server_finds_a_sandbox_without_a_process_paused_and_resumes_it
     assert_eq!(host.isolation.living(), std::slice::from_ref(&id));
     second.kill(&id, EndReason::Killed).await.unwrap();
     assert_eq!(host.isolation.image_count(), 0);
+}
+
+/// It was listed as paused, and every resume of it failed.
+#[tokio::test]
+async fn a_sandbox_whose_image_is_gone_is_not_adopted() {
+    let host = TestHost::default();
+    let first = host.node();
+    let id = created(&first).await.id;
+    first
+        .pause(&id, pausing(ImageKind::Filesystem))
+        .await
+        .unwrap();
+    first.shut_down(WhenStopped::Leave).await;
+    let second = host.node();
+    second.retain_checkpoints(Vec::new()).await;
+
+    let adoption = second.adopt(host.journal.living()).await;
+
+    assert_eq!(adoption.lost, [(id.clone(), EndReason::Crashed)]);
+    assert_eq!(second.status(&id), None);
 }
 
 #[tokio::test(start_paused = true)]

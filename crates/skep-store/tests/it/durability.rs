@@ -36,6 +36,26 @@ async fn what_was_recorded_is_there_after_the_process_was_killed() {
     assert_eq!(found.unwrap().order.access_token, sandbox.access_token);
 }
 
+/// Nothing in user space can tell whether it reached the platter; but a sync that wrote nothing would
+/// have nothing to wait for.
+#[tokio::test]
+async fn a_sync_comes_after_all_that_was_written_before_and_writes_itself() {
+    let record = Record::new().await;
+    record.store.flush().await.unwrap();
+    let log = record.directory.path().join("skep.db-wal");
+    for _ in 0..3 {
+        let sandbox = record.sandbox();
+        let inserting = record.store.sandboxes().insert(sandbox.clone(), None);
+        record.store.sync().recorded().await.unwrap();
+        let found = record.store.sandboxes().find(sandbox.id).await.unwrap();
+        assert!(found.is_some(), "it was queued before");
+        inserting.recorded().await.unwrap();
+        let before = fs::read(&log).unwrap();
+        record.store.sync().recorded().await.unwrap();
+        assert!(fs::read(&log).unwrap() != before, "nothing was written");
+    }
+}
+
 #[tokio::test]
 async fn closing_writes_what_nobody_waited_for() {
     let record = Record::new().await;

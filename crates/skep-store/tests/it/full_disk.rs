@@ -138,6 +138,7 @@ async fn without_a_reserve_ends_are_kept_until_there_is_room_and_new_ones_are_re
     };
     assert!(matches!(refused, StoreError::DiskFull { .. }), "{refused}");
     assert!(!store.is_writable());
+    store.sync().recorded().await.unwrap_err();
     // An end takes less room than a new one, so the first of these may still find it.
     let mut orders = orders.into_iter();
     let (order, ending) = loop {

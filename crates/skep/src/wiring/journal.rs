@@ -1,5 +1,6 @@
 //! The node's journal: its reports to control.
 
+use futures_util::future::BoxFuture;
 use skep_control::Reports;
 use skep_node::{Journal, Noted};
 use skep_types::{Ending, SandboxId, SandboxRun};
@@ -19,5 +20,9 @@ impl Journal for ReportJournal {
 
     fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted {
         self.0.ended(id.clone(), ending.clone())
+    }
+
+    fn synced(&self) -> BoxFuture<'static, bool> {
+        self.0.synced()
     }
 }
