@@ -34,9 +34,6 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 /// kernel that is being forked.
 const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit for the start command of a template to make a sandbox ready. A caller waits for it.
-const READY_TIMEOUT: Duration = Duration::from_mins(2);
-
 /// Time between two looks whether it is.
 const READY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -91,15 +88,15 @@ impl Agents for HttpAgents {
         start: &'a TemplateStart,
     ) -> BoxFuture<'a, Result<(), StartCommandError>> {
         async move {
-            let started =
-                tokio::time::timeout(READY_TIMEOUT, start_and_wait(address, config, start))
-                    .await
-                    .unwrap_or_else(|_elapsed| {
-                        Err(anyhow::anyhow!(
-                            "it was not ready after {} s",
-                            READY_TIMEOUT.as_secs()
-                        ))
-                    });
+            let limit = TemplateStart::READY_WITHIN;
+            let started = tokio::time::timeout(limit, start_and_wait(address, config, start))
+                .await
+                .unwrap_or_else(|_elapsed| {
+                    Err(anyhow::anyhow!(
+                        "it was not ready after {} s",
+                        limit.as_secs()
+                    ))
+                });
             started.map_err(|error| StartCommandError(error.into()))
         }
         .boxed()
@@ -172,7 +169,7 @@ async fn start_and_wait(
         let Some(arguments) = &ready_by else {
             return Ok(());
         };
-        let ready = command(arguments, Some(READY_TIMEOUT));
+        let ready = command(arguments, Some(TemplateStart::READY_WITHIN));
         loop {
             if agent.run(&ready, |_| ()).await?.code == Some(0) {
                 return anyhow::Ok(());

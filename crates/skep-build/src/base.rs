@@ -96,8 +96,9 @@ async fn from_image<'a>(
     let expanded = expanded(reference, &build.order.steps)?;
     let reference = expanded.as_str();
     let images = &build.engine.images;
+    let news = |line: String| log.info(format!("[base] {line}"));
     let pulled = images
-        .pull(reference, credentials, build.order.force)
+        .pull(reference, credentials, build.order.force, &news)
         .await
         .map_err(|error| {
             tracing::info!(error = %Chain(&error), "an image was not fetched");

@@ -16,7 +16,7 @@ use skep_types::{
 use tokio::sync::watch;
 
 use crate::archives::Archives;
-use crate::images::{Images, PullError, PulledImage};
+use crate::images::{Images, PullError, PullNews, PulledImage};
 use crate::sandboxes::{
     BuildSandbox, Command, Exit, OpenError, Output, RunError, SandboxOrder, Sandboxes, SealError,
     Stream, TransferError,
@@ -198,8 +198,10 @@ impl Images for FakeImages {
         reference: &'a str,
         _credentials: Option<&'a RegistryCredentials>,
         _force: bool,
+        news: PullNews<'a>,
     ) -> BoxFuture<'a, Result<PulledImage, PullError>> {
         let pulled = if reference == self.reference {
+            news("layer 1: 8 MiB of 9 MiB".to_owned());
             Ok(self.image.clone())
         } else {
             Err(PullError {

@@ -13,9 +13,6 @@ use crate::context::{self, Context};
 use crate::log::Log;
 use crate::sandboxes::{BuildSandbox, Exit, RunError};
 
-/// Time limit for a sandbox of the template to become ready.
-const READY_TIMEOUT: Duration = Duration::from_mins(10);
-
 /// Port that the agent of every sandbox holds for the interpreter.
 const INTERPRETER_PORT: u16 = 49999;
 
@@ -28,9 +25,6 @@ const INTERPRETER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time for which a start command that is to bring an interpreter may still fail, once ours has
 /// answered in its place.
 const INTERPRETER_GRACE: Duration = Duration::from_secs(2);
-
-/// Time limit for one run of the ready command.
-const READY_RUN_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Time between two runs of it.
 const READY_PAUSE: Duration = Duration::from_millis(500);
@@ -137,7 +131,7 @@ async fn try_start(
                 let limit = if is_about_interpreter {
                     INTERPRETER_TIMEOUT
                 } else {
-                    READY_TIMEOUT
+                    TemplateStart::READY_WITHIN
                 };
                 wait_until_ready(sandbox.as_ref(), &context, (text, limit), log).await
             }
@@ -223,9 +217,13 @@ async fn wait_until_ready(
     log: &Log,
 ) -> Result<(), StepFailure> {
     log.info(format!("Waiting for template to be ready: {text}"));
-    let command = context::shell(context, None, text, READY_RUN_TIMEOUT);
     let deadline = Instant::now() + limit;
     loop {
+        // One that just waits may take all the time that there is.
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_secs(1));
+        let command = context::shell(context, None, text, left);
         let lines = log.output("[ready]", LogLevel::Debug);
         let ended = sandbox.run(&command, lines.clone()).await;
         lines.finish();
@@ -238,7 +236,7 @@ async fn wait_until_ready(
             }
             ended => log.debug(format!("Template is not ready: {}", reason(ended))),
         }
-        if Instant::now() > deadline {
+        if Instant::now() >= deadline {
             return Err(StepFailure::caller(format!(
                 "ready command failed: ready command timed out after {}m0s",
                 limit.as_secs() / 60

@@ -6,10 +6,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use skep_types::{LayerKey, RegistryCredentials};
 
+/// Receiver of lines about an image that is being fetched.
+pub type PullNews<'a> = &'a (dyn Fn(String) + Send + Sync);
+
 /// Port that fetches images from registries and puts their layers into the store.
 pub trait Images: fmt::Debug + Send + Sync {
     /// Fetches what is not there yet of an image for this host. With `force` its registry is asked
-    /// even if it was a moment ago.
+    /// even if it was a moment ago. `news` is told what comes, for whoever waits.
     ///
     /// # Errors
     ///
@@ -19,6 +22,7 @@ pub trait Images: fmt::Debug + Send + Sync {
         reference: &'a str,
         credentials: Option<&'a RegistryCredentials>,
         force: bool,
+        news: PullNews<'a>,
     ) -> BoxFuture<'a, Result<PulledImage, PullError>>;
 }
 
@@ -53,6 +57,7 @@ impl Images for NoImages {
         reference: &'a str,
         _credentials: Option<&'a RegistryCredentials>,
         _force: bool,
+        _news: PullNews<'a>,
     ) -> BoxFuture<'a, Result<PulledImage, PullError>> {
         let message = format!(
             "image '{reference}' cannot be used: this server fetches no images; begin with a template instead"

@@ -36,26 +36,38 @@ mkdir -p "$1" || exit 1
 exit 10
 "#;
 
-/// Makes a user who is not there, and an administrator of one if that is wanted.
+/// Highest number of a user that a sandbox has.
+const LAST_USER: u32 = 0xffff;
+
+/// Makes a user who is not there, and an administrator of one if that is wanted. Its last line is
+/// the user's name: Dockerfiles give a number, with or without an account.
 const MAKE_USER: &str = r#"
 changed=0
-if ! id -u -- "$1" >/dev/null 2>&1; then
-    useradd --create-home --shell /bin/bash -- "$1" || exit 1
+name=$1
+number=
+case $1 in
+    *[!0-9]*) ;;
+    *)
+        name=$(id -un -- "$1" 2>/dev/null) || { name=u$1; number="--uid $1"; } ;;
+esac
+if ! id -u -- "$name" >/dev/null 2>&1; then
+    useradd --create-home --shell /bin/bash $number -- "$name" || exit 1
     changed=10
 fi
 if [ "$2" = administrator ]; then
     for group in sudo wheel; do
         if getent group "$group" >/dev/null 2>&1; then
-            usermod -a -G "$group" -- "$1" || exit 1
+            usermod -a -G "$group" -- "$name" || exit 1
             break
         fi
     done
-    passwd -d "$1" >/dev/null 2>&1
+    passwd -d "$name" >/dev/null 2>&1
     mkdir -p /etc/sudoers.d || exit 1
-    echo "$1 ALL=(ALL:ALL) NOPASSWD: ALL" > "/etc/sudoers.d/$1" || exit 1
-    chmod 440 "/etc/sudoers.d/$1" || exit 1
+    echo "$name ALL=(ALL:ALL) NOPASSWD: ALL" > "/etc/sudoers.d/$name" || exit 1
+    chmod 440 "/etc/sudoers.d/$name" || exit 1
     changed=10
 fi
+echo "$name"
 exit $changed
 "#;
 
@@ -196,6 +208,11 @@ impl Build<'_> {
                 "it is not a name of a-z, 0-9, `-` and `_`, or a number".to_owned(),
             ));
         }
+        if user.parse::<u32>().is_ok_and(|number| number > LAST_USER) {
+            return Err(failed(format!(
+                "the numbers of users in a sandbox end at {LAST_USER}"
+            )));
+        }
         let kind = if administrator { "administrator" } else { "" };
         let arguments = ["/bin/sh", "-c", MAKE_USER, "sh", user, kind];
         let (exit, said) = self.ask(&arguments).await?;
@@ -204,7 +221,13 @@ impl Build<'_> {
             Some(CHANGED) => Changed::Files,
             _ => return Err(failed(format!("{}: {said}", exit.status))),
         };
-        user.clone_into(&mut context.user);
+        let named = said
+            .lines()
+            .last()
+            .map(str::trim)
+            .filter(|name| is_user(name))
+            .unwrap_or(user);
+        named.clone_into(&mut context.user);
         Ok((context, changed))
     }
 

@@ -448,7 +448,7 @@ impl Limits {
     }
 }
 
-/// A table of hosts, each with its port if it has one.
+/// A table of hosts, each with its port if it has one. The one that is asked may say how.
 fn hosts<'de, D: serde::Deserializer<'de>>(
     source: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
@@ -457,9 +457,14 @@ fn hosts<'de, D: serde::Deserializer<'de>>(
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
         !text.is_empty() && text.bytes().all(is_allowed)
     };
+    let without_scheme = |text: &str| {
+        let rest = text.strip_prefix("http://");
+        let rest = rest.or_else(|| text.strip_prefix("https://"));
+        rest.unwrap_or(text).to_owned()
+    };
     let wrong = hosts
         .iter()
-        .flat_map(|(from, to)| [from, to])
+        .flat_map(|(from, to)| [from.clone(), without_scheme(to)])
         .find(|text| !is_host(text));
     if let Some(wrong) = wrong {
         let text = format!("`{wrong}` is not a host with or without a port");

@@ -227,7 +227,12 @@ mod tests {
             registries("[registries]\n\"docker.io\" = \"registry.internal:5000\""),
             Ok(vec![pair("docker.io", "registry.internal:5000")])
         );
-        for wrong in ["https://r.test", "r.test/path", ""] {
+        assert_eq!(
+            registries("[registries]\n\"docker.io\" = \"http://registry.internal\""),
+            Ok(vec![pair("docker.io", "http://registry.internal")])
+        );
+        assert!(registries("[registries]\n\"http://docker.io\" = \"r.test\"").is_err());
+        for wrong in ["ftp://r.test", "http://", "r.test/path", ""] {
             let refused = registries(&format!("[registries]\n\"docker.io\" = \"{wrong}\""));
             assert!(
                 refused.is_err_and(|text| text.contains("is not a host")),

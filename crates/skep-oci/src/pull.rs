@@ -18,7 +18,7 @@ use crate::digest::Digest;
 use crate::error::{PullError, PullReason};
 use crate::manifest::{Configuration, Document, Part, architecture};
 use crate::reference::{DEFAULT_REGISTRY, Reference};
-use crate::registry::Repository;
+use crate::registry::{HTTP, HTTPS, Repository};
 use crate::unpack::{UnpackLimits, Unpacker, inherit_directories};
 
 /// Host that serves what `docker.io` names.
@@ -42,8 +42,8 @@ const REDIRECTS: usize = 5;
 /// Settings of a [`Puller`].
 #[derive(Debug, Clone, Default)]
 pub struct Registries {
-    /// Registries of the operator, and the host that is asked in place of each. Only these may be
-    /// on this host or in its network.
+    /// Registries of the operator, and the host that is asked in place of each, perhaps behind
+    /// `http://` or `https://`. Only these may be on this host or in its network.
     pub mirrors: BTreeMap<String, String>,
     /// Files with the operator's credentials, as `podman login` and `docker login` write them. They
     /// are for callers who bring none.
@@ -268,13 +268,13 @@ impl Puller {
         let mut file = tokio::fs::File::create(&blob)
             .await
             .map_err(PullReason::system("make the file of a layer"))?;
-        repository.download(part, &mut file).await?;
+        let whole = size_text(part.size);
+        let tell =
+            |received: u64| progress(format!("layer {layer}: {} of {whole}", received >> 20));
+        repository.download(part, &mut file, &tell).await?;
         drop(file);
         let seconds = started.elapsed().as_secs_f32();
-        progress(format!(
-            "layer {layer}: {} in {seconds:.1} s",
-            size_text(part.size)
-        ));
+        progress(format!("layer {layer}: {whole} in {seconds:.1} s"));
         let unpacker = self.unpacker.clone();
         let failed = move |cause: String| PullReason::Layer {
             layer: part.digest.short(),
@@ -315,12 +315,16 @@ impl Puller {
         credentials: Option<&RegistryCredentials>,
     ) -> Result<Repository, PullReason> {
         let named = reference.registry.as_str();
-        let mirror = self.registries.mirrors.get(named).map(String::as_str);
+        let mirror = self
+            .registries
+            .mirrors
+            .get(named)
+            .map(|text| Mirror::read(text));
         let (host, credentials) = match credentials {
             // A caller's password goes to whom it is for.
             Some(given) => (named, Some(credentials::of_caller(given, &self.ecr).await?)),
             None => {
-                let host = mirror.unwrap_or(named);
+                let host = mirror.as_ref().map_or(named, |mirror| mirror.host);
                 let files = self.auth_files.clone();
                 let (of, name) = (host.to_owned(), reference.repository.clone());
                 (host, blocking(move || files.find(&of, &name)).await?)
@@ -335,9 +339,14 @@ impl Puller {
         } else {
             &self.public
         };
+        // What the operator says of a mirror is not said of the registry that it stands for.
+        let said = mirror.filter(|mirror| mirror.host == host);
+        let usual = if is_loopback(host) { HTTP } else { HTTPS };
+        let scheme = said.and_then(|mirror| mirror.scheme).unwrap_or(usual);
         let host = if host == DEFAULT_REGISTRY { HUB } else { host };
         Ok(Repository {
             client: client.clone(),
+            scheme,
             host: host.to_owned(),
             is_trusted,
             name: reference.repository.clone(),
@@ -405,6 +414,28 @@ impl Puller {
             resolved.insert(reference.clone(), (Instant::now(), Arc::clone(&image)));
         }
         Ok(image)
+    }
+}
+
+/// The host that is asked in place of a registry, and how, if the operator says so.
+#[derive(Clone, Copy)]
+struct Mirror<'a> {
+    scheme: Option<&'static str>,
+    host: &'a str,
+}
+
+impl<'a> Mirror<'a> {
+    fn read(text: &'a str) -> Self {
+        let schemes = [HTTP, HTTPS].into_iter();
+        let mut said = schemes.filter_map(|scheme| {
+            let host = text.strip_prefix(scheme)?.strip_prefix("://")?;
+            let scheme = Some(scheme);
+            Some(Self { scheme, host })
+        });
+        said.next().unwrap_or(Self {
+            scheme: None,
+            host: text,
+        })
     }
 }
 

@@ -19,8 +19,13 @@ use crate::digest::Digest;
 use crate::error::PullReason;
 use crate::manifest::{ACCEPTED, Part};
 
+pub(crate) const HTTP: &str = "http";
+pub(crate) const HTTPS: &str = "https";
 /// No manifest, configuration or token is larger.
 const LARGEST_DOCUMENT: usize = 4 << 20;
+/// Bytes of a blob after which it is told how many have come, and how often that is at most.
+const LEAST_NEWS: u64 = 8 << 20;
+const MOST_NEWS: u64 = 20;
 /// Attempts to get a blob from a registry that hangs up.
 const ATTEMPTS: usize = 3;
 /// Time limit for a document.
@@ -30,6 +35,8 @@ const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Repository {
     pub(crate) client: Client,
+    /// [`HTTPS`], or [`HTTP`] for a registry on this host and for one of which the operator says so.
+    pub(crate) scheme: &'static str,
     /// Host and port that requests go to.
     pub(crate) host: String,
     /// Returns true if the operator has named the registry, wherever it is.
@@ -81,11 +88,17 @@ impl Repository {
         Ok(bytes)
     }
 
-    /// Writes a blob to a file, which is empty or not there, and checks that it is the one.
-    pub(crate) async fn download(&self, part: Part, file: &mut File) -> Result<(), PullReason> {
+    /// Writes a blob to a file, which is empty or not there, and checks that it is the one. Tells
+    /// how many bytes have come, some times on the way.
+    pub(crate) async fn download(
+        &self,
+        part: Part,
+        file: &mut File,
+        tell: &(impl Fn(u64) + Sync),
+    ) -> Result<(), PullReason> {
         let mut attempt = 1;
         loop {
-            match self.download_once(part, file).await {
+            match self.download_once(part, file, tell).await {
                 Err(PullReason::Unreachable { .. }) if attempt < ATTEMPTS => attempt += 1,
                 outcome => return outcome,
             }
@@ -95,16 +108,26 @@ impl Repository {
         }
     }
 
-    async fn download_once(&self, part: Part, file: &mut File) -> Result<(), PullReason> {
+    async fn download_once(
+        &self,
+        part: Part,
+        file: &mut File,
+        tell: &(impl Fn(u64) + Sync),
+    ) -> Result<(), PullReason> {
+        let step = LEAST_NEWS.max(part.size / MOST_NEWS);
         let answer = self.get(&format!("blobs/{}", part.digest), false).await?;
         let mut chunks = answer.bytes_stream();
         let mut hash = Sha256::new();
         let mut received = 0_u64;
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| self.unreachable(&error))?;
+            let before = received;
             received = received.saturating_add(chunk.len() as u64);
             if received > part.size {
                 return Err(PullReason::Digest(part.digest.to_string()));
+            }
+            if received < part.size && received / step > before / step {
+                tell(received);
             }
             hash.update(&chunk);
             file.write_all(&chunk)
@@ -157,12 +180,8 @@ impl Repository {
         if !self.is_trusted && is_private_literal(host_of(&self.host)) {
             return Err(PullReason::PrivateRegistry(self.host.clone()));
         }
-        let scheme = if is_loopback(&self.host) {
-            "http"
-        } else {
-            "https"
-        };
-        let url = format!("{scheme}://{}/v2/{}/{path}", self.host, self.name);
+        let (scheme, host) = (self.scheme, &self.host);
+        let url = format!("{scheme}://{host}/v2/{}/{path}", self.name);
         let mut request = self.client.get(url);
         if is_manifest {
             request = request.header(ACCEPT, ACCEPTED).timeout(DOCUMENT_TIMEOUT);
@@ -185,8 +204,10 @@ impl Repository {
         let mut url = reqwest::Url::parse(realm)
             .map_err(|_| PullReason::Malformed("it names nobody who gives out tokens"))?;
         // A password must not travel in the clear because a registry says so.
-        let is_plain = url.scheme() != "https";
-        if is_plain && !(is_loopback(&self.host) && url.host_str().is_some_and(is_loopback)) {
+        let is_here = url.host_str().is_some_and(|host| {
+            host == host_of(&self.host) || is_loopback(host) && is_loopback(&self.host)
+        });
+        if url.scheme() != HTTPS && !(self.scheme == HTTP && is_here) {
             return Err(PullReason::Malformed("tokens are given out without TLS"));
         }
         let host = url.host_str().unwrap_or_default().to_owned();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
@@ -171,6 +172,12 @@ pub struct TemplateStart {
     pub workdir: Option<String>,
     /// Variables of both, below those of the sandbox's owner.
     pub env: Vec<(String, String)>,
+}
+
+impl TemplateStart {
+    /// Time limit for a sandbox to become ready: the same at the end of a build as at every start,
+    /// because what a build has accepted must be able to start.
+    pub const READY_WITHIN: Duration = Duration::from_mins(10);
 }
 
 #[cfg(test)]

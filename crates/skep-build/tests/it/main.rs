@@ -307,7 +307,13 @@ async fn an_image_is_provisioned_once_and_others_are_refused_at_the_base() {
         ..order(&team, vec![run("make")])
     };
     let (log, built) = host.build(image("debian:13")).await;
-    assert_eq!(log[1], "[base] FROM debian:13@sha256:1");
+    assert_eq!(
+        log[1..3],
+        [
+            "[base] layer 1: 8 MiB of 9 MiB",
+            "[base] FROM debian:13@sha256:1"
+        ]
+    );
     let built = built.unwrap();
     assert_eq!(
         (built.image.user.as_str(), built.image.layers.len()),

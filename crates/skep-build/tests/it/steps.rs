@@ -1,7 +1,7 @@
 //! Steps and what they say when they fail.
 
 use skep_build::fake::Answer;
-use skep_types::{BuildPhase, Instruction, LayerKey, TeamId, VersionCopy};
+use skep_types::{BuildPhase, Instruction, LayerKey, TeamId, TemplateStart, VersionCopy};
 
 use crate::{Host, env, order, run};
 
@@ -45,6 +45,28 @@ async fn a_user_that_is_a_command_never_reaches_a_sandbox() {
         "{message}"
     );
     assert_eq!(host.sandboxes.events(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_user_given_by_number_is_the_account_of_that_number() {
+    let host = Host::new();
+    let user = |name: &str| Instruction::User {
+        name: name.to_owned(),
+        administrator: false,
+    };
+    host.sandboxes.answer("1000", Answer::Exit(0, "node\n"));
+    let made = "useradd: warning: the home directory is there\nu4321\n";
+    host.sandboxes.answer("4321", Answer::Exit(10, made));
+    for (given, name) in [("1000:1000", "node"), ("4321", "u4321")] {
+        let steps = vec![env("A", "1"), user(given), run("make")];
+        let (_, end) = host.build(order(&TeamId::random(), steps)).await;
+        assert_eq!(end.unwrap().image.user, name);
+        assert_eq!(host.sandboxes.commands().pop().unwrap().user, name);
+    }
+    assert_eq!(
+        failure(&host, user("100000")).await,
+        "failed to set the user '100000': the numbers of users in a sandbox end at 65535"
+    );
 }
 
 #[tokio::test]
@@ -122,6 +144,10 @@ async fn a_start_command_is_tried_and_kept() {
     );
     let start = end.unwrap().image.start.unwrap();
     assert_eq!(start.command.as_deref(), Some("serve"));
+    // `wait_for_timeout(180_000)` is one command that takes three minutes.
+    let ready = host.sandboxes.commands().pop().unwrap();
+    assert_eq!(ready.arguments.last().unwrap(), "true");
+    assert!(ready.timeout > TemplateStart::READY_WITHIN / 2, "{ready:?}");
     host.sandboxes.answer("serve", Answer::Exit(3, ""));
     let (_, end) = host.build(wanted).await;
     let failure = end.unwrap_err();

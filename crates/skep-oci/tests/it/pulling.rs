@@ -11,6 +11,7 @@ use crate::registry::{PASSWORD, Registry, Shop, USER, configuration, manifest, r
 
 pub(crate) const TESTS: &[Test] = &[
     ("an_image_is_pulled_by_tag_and_by_digest", by_tag_and_digest),
+    ("what_comes_of_a_large_layer_is_told", news),
     ("what_is_not_there_is_named", not_there),
     ("a_closed_registry_wants_the_right_credentials", credentials),
     (
@@ -22,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_layer_compressed_by_zstd_is_pulled", zstd_layer),
     ("an_image_over_the_limit_is_refused", too_large),
     ("a_registry_of_this_host_must_be_allowed", private),
+    ("the_operator_says_how_a_mirror_is_asked", schemes),
     ("an_image_of_umoci_and_skopeo_is_pulled", umoci),
 ];
 
@@ -59,6 +61,19 @@ fn by_tag_and_digest() {
         "{lines}"
     );
     assert_eq!(shop.leftovers(), 0);
+}
+
+fn news() {
+    let registry = Registry::open();
+    let large = Layer::new().file("large", &"x".repeat(20 << 20)).finish();
+    // As its own blob, so that its size is known.
+    registry.push_blobs("a/large", "v1", &[large.clone()], &[large]);
+    let shop = Shop::new(&registry.host);
+    shop.pull("a/large:v1", None).unwrap();
+    let lines = shop.lines.lock().join("\n");
+    for part in [": 8 of 21 MiB", ": 16 of 21 MiB", ": 21 MiB in "] {
+        assert!(lines.contains(part), "{part}: {lines}");
+    }
 }
 
 fn not_there() {
@@ -237,6 +252,27 @@ fn private() {
             )
         );
     }
+}
+
+fn schemes() {
+    let registry = Registry::open();
+    registry.push("library/tiny", "v1", &[hello()]);
+    let asked = |scheme: &str| {
+        let mirror = format!("{scheme}://{}", registry.host);
+        let shop = Shop::with(&registry.host, |registries| {
+            registries.mirrors = [("docker.io".to_owned(), mirror)].into();
+        });
+        let pulled = shop.pull("tiny:v1", None);
+        pulled.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(asked("http"), Ok(()));
+    // It speaks no TLS.
+    let refused = asked("https").unwrap_err();
+    let expected = format!(
+        "image `tiny:v1`: registry `{}` cannot be reached",
+        registry.host
+    );
+    assert!(refused.starts_with(&expected), "{refused}");
 }
 
 fn umoci() {

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_build::{Images, PullError, PulledImage};
+use skep_build::{Images, PullError, PullNews, PulledImage};
 use skep_oci::Puller;
 use skep_types::RegistryCredentials;
 
@@ -16,9 +16,9 @@ impl Images for RegistryImages {
         reference: &'a str,
         credentials: Option<&'a RegistryCredentials>,
         force: bool,
+        news: PullNews<'a>,
     ) -> BoxFuture<'a, Result<PulledImage, PullError>> {
-        let say = |line: String| tracing::debug!(line, "fetching an image");
-        let pulling = self.0.pull(reference, credentials, force, say);
+        let pulling = self.0.pull(reference, credentials, force, news);
         pulling
             .map(|pulled| match pulled {
                 Ok(image) => Ok(PulledImage {
