@@ -13,6 +13,7 @@ mod prune;
 mod reference;
 mod stage;
 mod tag;
+mod unpacked;
 mod upload;
 
 use clap::Subcommand;

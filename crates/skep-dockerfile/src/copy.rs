@@ -5,11 +5,6 @@ use crate::stage::Reader;
 use crate::words::{Word, flags, json_list, split};
 use crate::{Copy, CopySource, Instruction};
 
-/// Endings of names that `ADD` unpacks.
-const ARCHIVES: [&str; 9] = [
-    ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst",
-];
-
 /// Values of the flags.
 #[derive(Default)]
 struct Flags {
@@ -69,6 +64,7 @@ impl Reader {
             destination,
             owner: values.owner,
             mode: values.mode,
+            unpacks: line.keyword == "ADD",
         };
         self.add(line.at, Instruction::Copy(copy));
     }
@@ -120,13 +116,6 @@ impl Reader {
                     self.error(
                         at,
                         "ADD of something remote is not supported; use RUN with curl or git",
-                    );
-                    return None;
-                }
-                if ARCHIVES.iter().any(|ending| path.ends_with(ending)) {
-                    self.error(
-                        at,
-                        "ADD of an archive is not supported; use COPY, then RUN tar",
                     );
                     return None;
                 }

@@ -101,6 +101,8 @@ pub struct Copy {
     pub owner: Option<String>,
     /// Permissions.
     pub mode: Option<u32>,
+    /// True for `ADD`: of a file that is an archive the contents are copied.
+    pub unpacks: bool,
 }
 
 /// Source of copied files.

@@ -15,7 +15,8 @@ fn read(text: &str) -> String {
             Instruction::Copy(copy) => {
                 let owner = copy.owner.iter().map(|owner| format!(" owner={owner}"));
                 let mode = copy.mode.iter().map(|mode| format!(" mode={mode:o}"));
-                let extra: String = owner.chain(mode).collect();
+                let unpacks = copy.unpacks.then(|| " unpacks".to_owned());
+                let extra: String = owner.chain(mode).chain(unpacks).collect();
                 format!("COPY {:?} -> {}{extra}", copy.from, copy.destination)
             }
             Instruction::Environment(pairs) => format!("ENV {pairs:?}"),
@@ -183,7 +184,10 @@ fn files_are_copied_from_where_the_flags_say() {
         r#"COPY "a b" c\ d /e/"#,
         r#"COPY Context(["a b", "c d"]) -> /e/"#,
     );
-    check("ADD a /b", r#"COPY Context(["a"]) -> /b"#);
+    check(
+        "ADD --chown=1 a.tar.gz /b",
+        r#"COPY Context(["a.tar.gz"]) -> /b owner=1 unpacks"#,
+    );
     check(
         "FROM b\nCOPY --from=0 /x /y",
         r#"COPY Stage(0, ["/x"]) -> /y"#,
@@ -218,10 +222,6 @@ fn files_are_copied_from_where_the_flags_say() {
     check(
         "ADD https://x.test/a /b",
         "2:5: ADD of something remote is not supported; use RUN with curl or git",
-    );
-    check(
-        "ADD a.tar.gz /b",
-        "2:5: ADD of an archive is not supported; use COPY, then RUN tar",
     );
     check("ADD --from=x a /b", "2:5: ADD has no flag `--from`");
 }

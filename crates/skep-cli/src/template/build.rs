@@ -248,7 +248,7 @@ impl DockerfileArgs {
 fn files_of(context: &Context, copy: &skep_dockerfile::Copy) -> Result<Files, ContextError> {
     use skep_dockerfile::CopySource;
     match &copy.from {
-        CopySource::Context(sources) => context.files(sources, &copy.destination),
+        CopySource::Context(sources) => context.files(sources, &copy.destination, copy.unpacks),
         CopySource::Inline(documents) => Ok(Files::inline(documents, &copy.destination)),
         // They are not uploaded.
         CopySource::Stage(..) | CopySource::Image(..) => Ok(Files::together()),

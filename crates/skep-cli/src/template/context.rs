@@ -1,5 +1,6 @@
 //! The directory of a build: which of its files a `COPY` means, without those that are ignored.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use skep_dockerfile::{Ignore, Pattern};
 
 use super::files::{Content, Files, Member};
+use super::unpacked;
 
 /// The directory of a build.
 #[derive(Debug)]
@@ -23,6 +25,14 @@ pub(super) enum ContextError {
     Read {
         /// The file.
         path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// An archive cannot be unpacked.
+    #[error("cannot unpack `{archive}`: {source}")]
+    Unpack {
+        /// The archive.
+        archive: String,
         /// The reason.
         source: io::Error,
     },
@@ -92,18 +102,25 @@ impl Context {
         }
     }
 
-    /// The files that sources mean, as they are to be below a destination.
+    /// The files that sources mean, as they are to be below a destination. With `unpacks` archives
+    /// are what is in them.
     pub(super) fn files(
         &self,
         sources: &[String],
         destination: &str,
+        unpacks: bool,
     ) -> Result<Files, ContextError> {
         let mut found = Vec::new();
         for source in sources {
             found.extend(self.matches(source)?);
         }
+        let mut archives = BTreeMap::new();
+        for path in found.iter().filter(|_| unpacks) {
+            archives.extend(self.unpacked(path)?.map(|members| (path.clone(), members)));
+        }
         if let [one] = found.as_slice()
             && !destination.ends_with('/')
+            && !archives.contains_key(one)
             && !self.real(one)?.is_dir()
         {
             let mut files = Files::single(name_of(one));
@@ -115,13 +132,29 @@ impl Context {
         }
         let mut files = Files::together();
         for path in &found {
-            if self.real(path)?.is_dir() {
+            if let Some(members) = archives.remove(path) {
+                for (name, member) in members {
+                    files.add(&name, member);
+                }
+            } else if self.real(path)?.is_dir() {
                 self.add_directory(&mut files, path, "")?;
             } else {
                 self.add_file(&mut files, path, &name_of(path))?;
             }
         }
         Ok(files)
+    }
+
+    /// The members of a source that is an archive.
+    fn unpacked(&self, path: &str) -> Result<Option<BTreeMap<String, Member>>, ContextError> {
+        let real = self.real(path)?;
+        if !real.is_file() {
+            return Ok(None);
+        }
+        unpacked::members(&real).map_err(|source| ContextError::Unpack {
+            archive: path.to_owned(),
+            source,
+        })
     }
 
     /// Paths that a source means, relative to the root and by name.
@@ -308,7 +341,7 @@ mod tests {
     fn check(ignore: &str, sources: &[&str], destination: &str, expected: &str) {
         let (_directory, context) = directory(ignore);
         let sources: Vec<_> = sources.iter().map(|&source| source.to_owned()).collect();
-        let found = match context.files(&sources, destination) {
+        let found = match context.files(&sources, destination, true) {
             Ok(files) => format!("{} {}", files.source(), files.names().join(" ")),
             Err(error) => error.to_string(),
         };
@@ -330,6 +363,23 @@ mod tests {
         check("", &["a*"], "/x", "a.txt a.txt");
         check("", &["src/*/x.rs"], "/y", "x.rs x.rs");
         check("", &["link"], "/y", "link link");
+    }
+
+    #[test]
+    fn an_archive_is_a_directory_for_add_and_a_file_for_copy() {
+        let (directory, context) = directory("");
+        let path = directory.path().join("a.tgz");
+        let mut archive = Files::inline(&[("in/x".to_owned(), "1".to_owned())], "/x/").pack();
+        let mut file = fs::File::create(path).unwrap();
+        io::copy(&mut archive.as_mut().unwrap().file, &mut file).unwrap();
+        let found = |unpacks| {
+            let files = context.files(&["a.tgz".to_owned()], "/x", unpacks).unwrap();
+            format!("{} {}", files.source(), files.names().join(" "))
+        };
+        assert_eq!(
+            (found(true), found(false)),
+            (". in/x".into(), "a.tgz a.tgz".into())
+        );
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -37,8 +39,29 @@ pub(super) enum Content {
     Link(PathBuf),
     /// A file of this host, and its size.
     File(PathBuf, u64),
+    /// A file in an archive.
+    Part(Part),
     /// A text of the Dockerfile.
     Text(String),
+}
+
+/// A part of a file that is open.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub(super) file: Arc<File>,
+    pub(super) at: u64,
+    pub(super) bytes: u64,
+}
+
+impl Read for Part {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        let most = most.min(into.len());
+        let length = self.file.read_at(&mut into[..most], self.at)?;
+        self.at += length as u64;
+        self.bytes -= length as u64;
+        Ok(length)
+    }
 }
 
 /// An archive that is ready to be uploaded.
@@ -101,6 +124,7 @@ impl Files {
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.members.values().map(|member| match &member.content {
             Content::File(_, bytes) => *bytes,
+            Content::Part(part) => part.bytes,
             Content::Text(text) => text.len() as u64,
             Content::Directory | Content::Link(_) => 0,
         });
@@ -131,16 +155,11 @@ impl Files {
                 }
                 Content::File(full, bytes) => {
                     part(&mut hash, b"file");
-                    hash.update(bytes.to_le_bytes());
-                    let mut file = File::open(full)?.take(*bytes);
-                    let mut piece = vec![0; PIECE];
-                    loop {
-                        let length = file.read(&mut piece)?;
-                        if length == 0 {
-                            break;
-                        }
-                        hash.update(&piece[..length]);
-                    }
+                    add_content(&mut hash, File::open(full)?, *bytes)?;
+                }
+                Content::Part(content) => {
+                    part(&mut hash, b"file");
+                    add_content(&mut hash, content.clone(), content.bytes)?;
                 }
             }
         }
@@ -176,6 +195,10 @@ impl Files {
                     header.set_size(text.len() as u64);
                     builder.append_data(&mut header, path, text.as_bytes())?;
                 }
+                Content::Part(content) => {
+                    header.set_size(content.bytes);
+                    builder.append_data(&mut header, path, content.clone())?;
+                }
                 Content::File(full, bytes) => {
                     header.set_size(*bytes);
                     let mut content = File::open(full)?.take(*bytes);
@@ -191,6 +214,20 @@ impl Files {
         let bytes = file.stream_position()?;
         file.rewind()?;
         Ok(Archive { file, bytes })
+    }
+}
+
+/// Adds the length and the bytes of a file to a hash.
+fn add_content(hash: &mut Sha256, content: impl Read, bytes: u64) -> io::Result<()> {
+    hash.update(bytes.to_le_bytes());
+    let mut content = content.take(bytes);
+    let mut piece = vec![0; PIECE];
+    loop {
+        let length = content.read(&mut piece)?;
+        if length == 0 {
+            return Ok(());
+        }
+        hash.update(&piece[..length]);
     }
 }
 
