@@ -458,9 +458,10 @@ fn hosts<'de, D: serde::Deserializer<'de>>(
         !text.is_empty() && text.bytes().all(is_allowed)
     };
     let without_scheme = |text: &str| {
-        let rest = text.strip_prefix("http://");
-        let rest = rest.or_else(|| text.strip_prefix("https://"));
-        rest.unwrap_or(text).to_owned()
+        text.strip_prefix("http://")
+            .or_else(|| text.strip_prefix("https://"))
+            .unwrap_or(text)
+            .to_owned()
     };
     let wrong = hosts
         .iter()

@@ -89,6 +89,29 @@ pub enum PullReason {
 }
 
 impl PullReason {
+    /// Returns true if the registry itself is to blame, and may do better later.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Status(status) => *status == 429 || *status >= 500,
+            Self::Reference(_)
+            | Self::NotFound
+            | Self::RepositoryNotFound
+            | Self::Authentication(_)
+            | Self::Permission
+            | Self::TooLarge(_)
+            | Self::TooManyLayers(_)
+            | Self::Platform(_)
+            | Self::PrivateRegistry(_)
+            | Self::Digest(_)
+            | Self::Malformed(_)
+            | Self::Layer { .. }
+            | Self::TimedOut(_)
+            | Self::Store(_)
+            | Self::System { .. } => false,
+        }
+    }
+
     pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action, source }
     }

@@ -9,6 +9,7 @@ mod challenge;
 mod credentials;
 mod digest;
 mod error;
+mod last_versions;
 mod manifest;
 mod pull;
 mod reference;

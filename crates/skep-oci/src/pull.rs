@@ -16,6 +16,7 @@ use crate::address::is_loopback;
 use crate::credentials::{self, AuthFiles, Ecr};
 use crate::digest::Digest;
 use crate::error::{PullError, PullReason};
+use crate::last_versions::LastVersions;
 use crate::manifest::{Configuration, Document, Part, architecture};
 use crate::reference::{DEFAULT_REGISTRY, Reference};
 use crate::registry::{HTTP, HTTPS, Repository};
@@ -50,6 +51,8 @@ pub struct Registries {
     pub auth_files: Vec<PathBuf>,
     /// Largest image, compressed and unpacked.
     pub limits: UnpackLimits,
+    /// Directory that remembers what references meant, for the time when a registry does not answer.
+    pub last_versions: Option<PathBuf>,
     /// Address of AWS's token service, if it is not AWS's.
     pub ecr_endpoint: Option<String>,
 }
@@ -83,10 +86,10 @@ pub struct PulledImage {
 
 /// The parts of an image.
 #[derive(Debug)]
-struct Resolved {
-    digest: Digest,
-    layers: Vec<(Part, Digest)>,
-    environment: Vec<(String, String)>,
+pub(crate) struct Resolved {
+    pub(crate) digest: Digest,
+    pub(crate) layers: Vec<(Part, Digest)>,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Puller {
@@ -182,7 +185,19 @@ impl Puller {
         let repository = self.repository(&reference, credentials).await?;
         let image = match self.resolved_before(&reference, credentials, force) {
             Some(image) => image,
-            None => self.resolve(&reference, &repository, credentials).await?,
+            None => match self.resolve(&reference, &repository, credentials).await {
+                Ok(image) => image,
+                Err(reason) if credentials.is_none() && reason.may_pass() => {
+                    let Some(last) = self.last_version(&reference).await? else {
+                        return Err(reason);
+                    };
+                    progress(format!(
+                        "{reason}; {reference} is taken as it was when it last did"
+                    ));
+                    last
+                }
+                Err(reason) => return Err(reason),
+            },
         };
         let bytes: u64 = image.layers.iter().map(|(part, _)| part.size).sum();
         progress(format!(
@@ -355,6 +370,36 @@ impl Puller {
         })
     }
 
+    /// What a reference meant when its registry last answered, for callers without credentials.
+    async fn last_version(
+        &self,
+        reference: &Reference,
+    ) -> Result<Option<Arc<Resolved>>, PullReason> {
+        let Some(directory) = self.registries.last_versions.clone() else {
+            return Ok(None);
+        };
+        let reference = reference.clone();
+        let found = blocking(move || LastVersions(directory).find(&reference)).await?;
+        Ok(found.map(Arc::new))
+    }
+
+    async fn remember(
+        &self,
+        reference: &Reference,
+        image: &Arc<Resolved>,
+    ) -> Result<(), PullReason> {
+        let Some(directory) = self.registries.last_versions.clone() else {
+            return Ok(());
+        };
+        let (reference, image) = (reference.clone(), Arc::clone(image));
+        let written =
+            blocking(move || LastVersions(directory).remember(&reference, &image)).await?;
+        if let Err(error) = written {
+            tracing::warn!(%error, "what an image means now is not remembered");
+        }
+        Ok(())
+    }
+
     fn resolved_before(
         &self,
         reference: &Reference,
@@ -407,6 +452,7 @@ impl Puller {
             environment: configuration.environment,
         });
         if credentials.is_none() {
+            self.remember(reference, &image).await?;
             let mut resolved = self.resolved.lock();
             if resolved.len() >= MOST_RESOLVED {
                 resolved.clear();

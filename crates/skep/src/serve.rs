@@ -510,6 +510,7 @@ fn puller(config: &Config, catalog: &Catalog) -> Result<Puller, CliError> {
     let registries = Registries {
         mirrors: config.registries.clone(),
         auth_files: config.registries_auth_file.iter().cloned().collect(),
+        last_versions: Some(config.data_dir.join("image-versions")),
         ..Registries::default()
     };
     let unpacker = Unpacker::new(executable, [UNPACK_LAYER]);

@@ -55,8 +55,7 @@ pub(super) struct Part {
 
 impl Read for Part {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.bytes).unwrap_or(usize::MAX);
-        let most = most.min(into.len());
+        let most = usize::try_from(self.bytes).map_or(into.len(), |bytes| bytes.min(into.len()));
         let length = self.file.read_at(&mut into[..most], self.at)?;
         self.at += length as u64;
         self.bytes -= length as u64;

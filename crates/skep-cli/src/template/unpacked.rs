@@ -88,9 +88,10 @@ fn add(
 }
 
 fn link(entry: &Entry<'_, &File>) -> io::Result<std::path::PathBuf> {
-    let target = entry.link_name()?;
-    let target = target.ok_or_else(|| io::Error::other("one of its links leads nowhere"))?;
-    Ok(target.into_owned())
+    match entry.link_name()? {
+        Some(target) => Ok(target.into_owned()),
+        None => Err(io::Error::other("one of its links leads nowhere")),
+    }
 }
 
 /// A path below the root of the archive; `None` if it leads out.
@@ -134,13 +135,13 @@ fn by_program(program: &str, compressed: File, into: &File) -> io::Result<()> {
         .stdin(compressed)
         .stdout(into.try_clone()?)
         .stderr(Stdio::piped())
-        .output();
-    let ended = ended.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other(format!(
-            "`{program}`, which unpacks it, is not installed here"
-        )),
-        _ => error,
-    })?;
+        .output()
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::other(format!(
+                "`{program}`, which unpacks it, is not installed here"
+            )),
+            _ => error,
+        })?;
     if ended.status.success() {
         return Ok(());
     }

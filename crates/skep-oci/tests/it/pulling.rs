@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("an_image_is_pulled_by_tag_and_by_digest", by_tag_and_digest),
     ("what_comes_of_a_large_layer_is_told", news),
     ("what_is_not_there_is_named", not_there),
+    ("what_was_pulled_needs_no_registry_later", offline),
     ("a_closed_registry_wants_the_right_credentials", credentials),
     (
         "the_operators_file_is_for_callers_without_credentials",
@@ -73,6 +74,26 @@ fn news() {
     let lines = shop.lines.lock().join("\n");
     for part in [": 8 of 21 MiB", ": 16 of 21 MiB", ": 21 MiB in "] {
         assert!(lines.contains(part), "{part}: {lines}");
+    }
+}
+
+fn offline() {
+    let registry = Registry::open();
+    registry.push("library/tiny", "v1", &[hello()]);
+    let shop = Shop::new(&registry.host);
+    let known = format!("{}/library/tiny:v1", registry.host);
+    let pulled = shop.pull(&known, None).unwrap();
+    let unknown = known.replace(":v1", ":v2");
+    drop(registry);
+    assert_eq!(shop.pull(&known, None).unwrap(), pulled);
+    let lines = shop.lines.lock().join("\n");
+    assert!(
+        lines.contains("is taken as it was when it last did"),
+        "{lines}"
+    );
+    for (reference, credentials) in [(unknown, None), (known, Some(basic(PASSWORD)))] {
+        let refused = shop.refusal(&reference, credentials.as_ref());
+        assert!(refused.contains("cannot be reached"), "{refused}");
     }
 }
 

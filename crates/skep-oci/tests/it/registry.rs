@@ -203,6 +203,7 @@ impl Shop {
             mirrors: BTreeMap::from(
                 [host, "docker.io"].map(|name| (name.to_owned(), host.to_owned())),
             ),
+            last_versions: Some(directory.path().join("last")),
             ..Registries::default()
         };
         change(&mut registries);
