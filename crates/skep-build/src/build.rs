@@ -1,5 +1,6 @@
 //! One build, from its base to the finished template.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,13 +64,42 @@ impl StepFailure {
             },
             Self::Platform(source) => {
                 tracing::error!(error = %Chain(source.as_ref()), ?phase, "a build failed");
+                let message = if is_disk_full(source.as_ref()) {
+                    format!(
+                        "the disk of the server is full, so {} could not be kept; its operator can make room, and what was done before is there",
+                        thing(phase)
+                    )
+                } else {
+                    "the build failed inside the server; its operator finds the reason in the server's log".to_owned()
+                };
                 BuildFailure {
                     phase: None,
-                    message: "the build failed inside the server; its operator finds the reason in the server's log".to_owned(),
+                    message,
                 }
             }
         }
     }
+}
+
+/// The result of a phase, in words. Paths of the host are not for callers.
+fn thing(phase: BuildPhase) -> String {
+    match phase {
+        BuildPhase::Base => "the base".to_owned(),
+        BuildPhase::Step(number) => format!("what step {number} has made"),
+        BuildPhase::Finalize => "the template".to_owned(),
+    }
+}
+
+/// True if something behind an error is that the host has no room left for files.
+fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
+        })
 }
 
 /// The sandboxes of a build, which are closed when the build is over, however it ends.
@@ -342,7 +372,13 @@ impl Build<'_> {
                 Err(OpenError::NoRoom) if tokio::time::Instant::now() < deadline => {
                     tokio::time::sleep(ROOM_PAUSE).await;
                 }
-                Err(error) => return Err(StepFailure::platform(error)),
+                Err(OpenError::NoRoom) => {
+                    return Err(StepFailure::caller(format!(
+                        "the server has had no room for the sandbox of this step for {} minutes; try again when fewer run",
+                        ROOM_TIMEOUT.as_secs() / 60
+                    )));
+                }
+                Err(error @ OpenError::Failed(_)) => return Err(StepFailure::platform(error)),
             }
         }
     }
@@ -404,5 +440,25 @@ async fn start_layer(
             return Ok(started);
         }
         tokio::time::sleep(BUSY_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_what_needed_it() {
+        let told = |kind: io::ErrorKind| {
+            let error = SealError::Failed(io::Error::from(kind).into());
+            StepFailure::platform(error)
+                .in_phase(BuildPhase::Step(3))
+                .message
+        };
+        assert_eq!(
+            told(io::ErrorKind::StorageFull),
+            "the disk of the server is full, so what step 3 has made could not be kept; its operator can make room, and what was done before is there"
+        );
+        assert!(told(io::ErrorKind::Other).starts_with("the build failed inside the server"));
     }
 }

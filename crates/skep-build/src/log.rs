@@ -11,8 +11,19 @@ use crate::sandboxes::{Output, Stream};
 /// Longest line of output. A longer one is several.
 const LONGEST_LINE: usize = 4 << 10;
 
-/// Most bytes of output that a build may have in its log.
-const MOST_OUTPUT: usize = 16 << 20;
+/// Most output that a build may have in its log. Fewer lines than are kept of a build, so that
+/// whatever it prints, its later steps and its end are in the log.
+const MOST_OUTPUT: Room = Room {
+    bytes: 16 << 20,
+    lines: 45_000,
+};
+
+/// Room for output.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    bytes: usize,
+    lines: usize,
+}
 
 /// The log of a build, and the phase that it is in.
 #[derive(Debug, Clone)]
@@ -20,8 +31,8 @@ pub(crate) struct Log {
     build: BuildId,
     reports: Arc<dyn BuildReports>,
     phase: Option<BuildPhase>,
-    /// Bytes of output that may still come.
-    left: Arc<Mutex<usize>>,
+    /// Output that may still come; `None` once there was more.
+    left: Arc<Mutex<Option<Room>>>,
 }
 
 impl Log {
@@ -30,7 +41,7 @@ impl Log {
             build,
             reports,
             phase: None,
-            left: Arc::new(Mutex::new(MOST_OUTPUT)),
+            left: Arc::new(Mutex::new(Some(MOST_OUTPUT))),
         }
     }
 
@@ -77,20 +88,21 @@ impl Log {
         })
     }
 
-    /// Takes room for so many bytes of output. Says once that there is none.
+    /// Takes room for a line of output. Says once that there is none.
     fn take_room(&self, bytes: usize) -> bool {
         let mut left = self.left.lock();
-        let had_room = *left > 0;
-        let has_room = bytes <= *left;
-        *left = left.saturating_sub(bytes);
-        if had_room && !has_room {
-            *left = 0;
-            drop(left);
-            self.warn(
-                "The output of this build is longer than its log may be; the rest is left out",
-            );
+        let Some(room) = left.as_mut() else {
+            return false;
+        };
+        if bytes <= room.bytes && room.lines > 0 {
+            room.bytes -= bytes;
+            room.lines -= 1;
+            return true;
         }
-        has_room
+        *left = None;
+        drop(left);
+        self.warn("The output of this build is longer than its log may be; the rest is left out");
+        false
     }
 }
 
@@ -211,5 +223,8 @@ mod tests {
         let said = lines(&[(Stream::Stdout, &endless)]);
         assert!(said.len() < 17_000, "{}", said.len());
         assert!(said.last().unwrap().contains("left out"));
+        let many = lines(&[(Stream::Stdout, &"z\n".repeat(60_000))]);
+        assert_eq!(many.len(), MOST_OUTPUT.lines + 1);
+        assert!(many.last().unwrap().contains("left out"));
     }
 }
