@@ -42,6 +42,10 @@ pub(super) fn members(path: &Path) -> io::Result<Option<BTreeMap<String, Member>
     Ok(Some(members))
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "whatever else there may be is refused"
+)]
 fn add(
     members: &mut BTreeMap<String, Member>,
     entry: &Entry<'_, &File>,
@@ -136,11 +140,14 @@ fn by_program(program: &str, compressed: File, into: &File) -> io::Result<()> {
         .stdout(into.try_clone()?)
         .stderr(Stdio::piped())
         .output()
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => io::Error::other(format!(
-                "`{program}`, which unpacks it, is not installed here"
-            )),
-            _ => error,
+        .map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                io::Error::other(format!(
+                    "`{program}`, which unpacks it, is not installed here"
+                ))
+            } else {
+                error
+            }
         })?;
     if ended.status.success() {
         return Ok(());
