@@ -136,6 +136,7 @@ pub(crate) fn snapshot(record: &CheckpointRecord, slug: &str) -> rest::Snapshot 
         memory: record.checkpoint.kind == ImageKind::Memory,
         size_bytes: record.checkpoint.bytes,
         created_at: record.created_at,
+        is_current: None,
     }
 }
 

@@ -220,7 +220,7 @@ impl Control {
         let restart = if keeps_memory {
             None
         } else {
-            self.restart(caller, &entry.order.base, entry).await
+            self.restart(caller, &entry.base(), entry).await
         };
         let request = ResumeRequest {
             lifetime,

@@ -14,6 +14,9 @@ use crate::quota::QuotaGuard;
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) order: Arc<Order>,
+    /// Reference of the template that its files are made of: another one than was ordered, if it was
+    /// put back to a snapshot of a sandbox of that.
+    base: Mutex<String>,
     /// Samples of its usage, taken when somebody asked.
     pub(crate) history: Mutex<History>,
     place: Mutex<QuotaShare>,
@@ -38,12 +41,21 @@ enum QuotaShare {
 impl Entry {
     pub(crate) fn new(order: Order, quota: Option<QuotaGuard>, most_paused: u32) -> Self {
         Self {
+            base: Mutex::new(order.base.clone()),
             order: Arc::new(order),
             history: Mutex::default(),
             place: Mutex::new(quota.map_or(QuotaShare::None, QuotaShare::Counted)),
             most_paused,
             resuming: tokio::sync::Mutex::default(),
         }
+    }
+
+    pub(crate) fn base(&self) -> String {
+        self.base.lock().clone()
+    }
+
+    pub(crate) fn set_base(&self, base: String) {
+        *self.base.lock() = base;
     }
 
     /// Counts the sandbox among those of its team that run.

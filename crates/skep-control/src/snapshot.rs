@@ -131,8 +131,9 @@ impl Control {
     ) -> Result<CheckpointRecord, SnapshotError> {
         let (control, caller, id) = (self.clone(), caller.clone(), id.clone());
         let taking = self.detached("snapshot sandbox", async move {
-            let _under_way = control.begin_snapshot(&caller).await?;
+            // Who asks for what is not there is told that, whatever the team keeps.
             let (entry, _) = control.changeable_entry(&caller, &id).await?;
+            let _under_way = control.begin_snapshot(&caller).await?;
             if order.kind == ImageKind::Memory && !entry.order.mounts.is_empty() {
                 return Err(SnapshotError::HasVolumes);
             }
@@ -238,6 +239,31 @@ impl Control {
         Ok(SnapshotPage { items, next })
     }
 
+    /// The checkpoints of a sandbox of the caller's team that are kept, the newest first, and the one
+    /// that it was made of, put back to, or that was taken of it at last.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`]; one that is gone and has left no checkpoint is not found.
+    pub async fn checkpoints(
+        &self,
+        caller: &Caller,
+        id: &SandboxId,
+        limit: u32,
+    ) -> Result<(Vec<CheckpointRecord>, Option<CheckpointId>), SnapshotError> {
+        let query = SnapshotQuery {
+            sandbox: Some(id.clone()),
+            limit,
+            ..SnapshotQuery::default()
+        };
+        let page = self.snapshots(caller, query).await?;
+        if page.items.is_empty() {
+            self.find(caller, id).await.map_err(ChangeError::from)?;
+        }
+        let position = self.inner.store.checkpoints().position(id.clone()).await?;
+        Ok((page.items, position))
+    }
+
     /// Forgets a snapshot of the caller's team with all its tags; says whether there was one.
     /// Sandboxes that were made of it go on: each has a disk of its own.
     ///
@@ -309,8 +335,11 @@ impl Control {
             control.published(&entry).await;
             drop(turn);
             let status = rolled?;
+            // Its files are those of another template now, if the snapshot is of a sandbox of one.
+            entry.set_base(record.template_name.clone());
             let positions = control.inner.store.checkpoints();
-            positions.set_position(id, record.id).recorded().await?;
+            let noting = positions.set_back(id, record.id, record.template_name);
+            noting.recorded().await?;
             Ok(Sandbox {
                 order: Arc::clone(&entry.order),
                 status,
@@ -342,7 +371,7 @@ impl Control {
         caller: &Caller,
         id: &SandboxId,
         (kind, purpose): (ImageKind, ImagePurpose),
-    ) -> Result<(Arc<Order>, Checkpoint), ChangeError> {
+    ) -> Result<(Order, Checkpoint), ChangeError> {
         let (entry, status) = self.changeable_entry(caller, id).await?;
         match status.phase {
             Phase::Running | Phase::Paused => {}
@@ -357,7 +386,11 @@ impl Control {
         let taking = self.inner.nodes.snapshot(id.clone(), kind, purpose);
         let checkpoint = taking.await.map_err(|error| refused(id, error))?;
         self.note_checkpoint(id.clone());
-        Ok((Arc::clone(&entry.order), checkpoint))
+        let order = Order {
+            base: entry.base(),
+            ..Order::clone(&entry.order)
+        };
+        Ok((order, checkpoint))
     }
 
     /// The template below a sandbox, by the reference that its record has: its image names the

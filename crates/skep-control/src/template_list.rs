@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use skep_store::{BuildRecord, BuildStatus, Spawns, StoreError, TemplateRecord};
 use skep_types::{TemplateId, TemplateReference};
 
-use crate::{Caller, Control, ResolveError, TemplateInfo};
+use crate::{Caller, CheckpointRecord, Control, ResolveError, SnapshotQuery, TemplateInfo};
 
 /// A template with how much the team uses it.
 #[derive(Debug, Clone)]
@@ -86,6 +86,12 @@ impl Control {
         if let Some(record) = self.find_team_template(&caller.team, reference).await? {
             return Ok(self.history(record, &spawns).await?);
         }
+        if let Some(snapshot) = self.newest_snapshot(caller, reference).await? {
+            return Ok(TemplateHistory {
+                listed: of_snapshot(caller, snapshot, &spawns),
+                builds: Vec::new(),
+            });
+        }
         let info = self.inner.templates.find(reference, &caller.team).await?;
         Ok(TemplateHistory {
             listed: everybodys(info, &spawns),
@@ -103,10 +109,27 @@ impl Control {
         caller: &Caller,
         reference: &TemplateReference,
     ) -> Result<TemplateInfo, ResolveError> {
-        match self.find_team_template(&caller.team, reference).await? {
-            Some(record) => self.team_template_info(record, reference).await,
+        if let Some(record) = self.find_team_template(&caller.team, reference).await? {
+            return self.team_template_info(record, reference).await;
+        }
+        match self.newest_snapshot(caller, reference).await? {
+            Some(snapshot) => Ok(info_of(snapshot)),
             None => self.inner.templates.find(reference, &caller.team).await,
         }
+    }
+
+    /// The newest snapshot of a name or id, whatever its tag.
+    async fn newest_snapshot(
+        &self,
+        caller: &Caller,
+        reference: &TemplateReference,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        let query = SnapshotQuery {
+            named: Some(reference.clone()),
+            limit: 1,
+            ..SnapshotQuery::default()
+        };
+        Ok(self.snapshots(caller, query).await?.items.pop())
     }
 
     async fn spawns(&self, caller: &Caller) -> Result<Vec<Spawns>, StoreError> {
@@ -149,6 +172,27 @@ impl Control {
             },
         };
         Ok(TemplateHistory { listed, builds })
+    }
+}
+
+fn info_of(snapshot: CheckpointRecord) -> TemplateInfo {
+    TemplateInfo {
+        id: snapshot.snapshot,
+        names: snapshot.name.into_iter().collect(),
+        owner: Some(snapshot.team),
+        public: false,
+        resources: snapshot.resources,
+        created_at: snapshot.created_at,
+        updated_at: snapshot.created_at,
+    }
+}
+
+/// A snapshot as the template that it is. It was built by nobody.
+fn of_snapshot(caller: &Caller, snapshot: CheckpointRecord, spawns: &[Spawns]) -> ListedTemplate {
+    ListedTemplate {
+        build: build_of(snapshot.id.as_str()),
+        slug: Some(caller.team.slug.clone()),
+        ..everybodys(info_of(snapshot), spawns)
     }
 }
 

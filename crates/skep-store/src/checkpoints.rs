@@ -1,5 +1,6 @@
 //! Checkpoints of sandboxes that are kept: templates that were made of a sandbox.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
@@ -96,6 +97,7 @@ impl Checkpoints<'_> {
                     let rows = delete.query_map([team.as_str(), &named], read)?;
                     rows.collect()
                 })
+                .and_then(|removed| close_ranks(connection, removed))
                 .map_err(|source| StoreError::of(operation, source))
         })
     }
@@ -113,6 +115,7 @@ impl Checkpoints<'_> {
                     let rows = delete.query_map(params![column::micros(before), batch], read)?;
                     rows.collect()
                 })
+                .and_then(|removed| close_ranks(connection, removed))
                 .map_err(|source| StoreError::of(operation, source))
         })
     }
@@ -124,6 +127,36 @@ impl Checkpoints<'_> {
             set_position(connection, &sandbox, &checkpoint)
                 .map_err(|source| StoreError::of(operation, source))
         })
+    }
+
+    /// Notes the checkpoint that a sandbox was put back to, and the template that its files are made of
+    /// since.
+    pub fn set_back(&self, sandbox: SandboxId, checkpoint: CheckpointId, base: String) -> Receipt {
+        let operation = "record the way back of a sandbox";
+        self.0.write(operation, move |connection| {
+            set_position(connection, &sandbox, &checkpoint)
+                .and_then(|()| {
+                    connection
+                        .prepare_cached("UPDATE sandboxes SET base = ?2 WHERE id = ?1")?
+                        .execute([sandbox.as_str(), &base])
+                })
+                .map(drop)
+                .map_err(|source| StoreError::of(operation, source))
+        })
+    }
+
+    /// The checkpoint that a sandbox was made of, put back to, or that was taken of it at last.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn position(&self, sandbox: SandboxId) -> Result<Option<CheckpointId>, StoreError> {
+        let operation = "find the checkpoint of a sandbox";
+        self.0
+            .read(operation, move |connection| {
+                position(connection, &sandbox).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
     }
 
     /// The checkpoint of a team that a name or a snapshot means, with this tag.
@@ -246,28 +279,18 @@ fn insert(
         Some(known) => column::word("snapshot", &known)?,
         None => record.snapshot.clone(),
     };
-    let parent: Option<String> = connection
-        .prepare_cached("SELECT checkpoint FROM sandboxes WHERE id = ?1")?
-        .query_row([record.sandbox.as_str()], |row| row.get(0))
-        .optional()?
-        .flatten();
-    let parent = parent
-        .map(|parent| column::word("checkpoint", &parent))
-        .transpose()?;
-    let record = CheckpointRecord {
-        snapshot,
-        parent,
-        ..record.clone()
-    };
     let replaced = connection
         .prepare_cached(
             "DELETE FROM checkpoints WHERE team = ?1 AND snapshot = ?2 AND tag = ?3 RETURNING *",
         )?
-        .query_row(
-            [record.team.as_str(), record.snapshot.as_str(), &record.tag],
-            read,
-        )
+        .query_row([record.team.as_str(), snapshot.as_str(), &record.tag], read)
         .optional()?;
+    let replaced = close_ranks(connection, replaced.into_iter().collect())?.pop();
+    let record = CheckpointRecord {
+        snapshot,
+        parent: position(connection, &record.sandbox)?,
+        ..record.clone()
+    };
     insert_row(connection, &record)?;
     set_position(connection, &record.sandbox, &record.id)?;
     Ok((record, replaced))
@@ -304,6 +327,43 @@ fn insert_row(connection: &Connection, record: &CheckpointRecord) -> rusqlite::R
             column::micros(record.created_at),
         ])?;
     Ok(())
+}
+
+/// Has those that came after checkpoints which are removed come after the ones before them, so that a
+/// history never names what is not there.
+fn close_ranks(
+    connection: &Connection,
+    removed: Vec<CheckpointRecord>,
+) -> rusqlite::Result<Vec<CheckpointRecord>> {
+    let parents: HashMap<_, _> = (removed.iter())
+        .map(|record| (&record.id, record.parent.as_ref()))
+        .collect();
+    for record in &removed {
+        let mut parent = record.parent.as_ref();
+        while let Some(also_removed) = parent.and_then(|parent| parents.get(parent)) {
+            parent = *also_removed;
+        }
+        let change = params![record.id.as_str(), parent.map(CheckpointId::as_str)];
+        for update in [
+            "UPDATE checkpoints SET parent = ?2 WHERE parent = ?1",
+            "UPDATE sandboxes SET checkpoint = ?2 WHERE checkpoint = ?1 AND ended_at IS NULL",
+        ] {
+            connection.prepare_cached(update)?.execute(change)?;
+        }
+    }
+    Ok(removed)
+}
+
+fn position(
+    connection: &Connection,
+    sandbox: &SandboxId,
+) -> rusqlite::Result<Option<CheckpointId>> {
+    let position: Option<String> = connection
+        .prepare_cached("SELECT checkpoint FROM sandboxes WHERE id = ?1")?
+        .query_row([sandbox.as_str()], |row| row.get(0))
+        .optional()?
+        .flatten();
+    (position.map(|position| column::word("checkpoint", &position))).transpose()
 }
 
 fn set_position(

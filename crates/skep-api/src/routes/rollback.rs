@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use skep_control::{Lifetime, SnapshotQuery};
+use skep_control::Lifetime;
 use skep_types::TemplateReference;
 use skep_wire::rest;
 
@@ -39,23 +39,19 @@ pub(crate) async fn rollback(
 }
 
 /// The checkpoints of a sandbox that are kept, the newest first. Each names the one before it, so
-/// that they are a tree.
+/// that they are a tree, and one may be where the sandbox is now.
 pub(crate) async fn checkpoints(
     authorized: Authorized,
     State(edge): State<Edge>,
     path: SandboxPath,
 ) -> Result<Json<Vec<rest::Snapshot>>, ApiError> {
     let caller = &authorized.caller;
-    let query = SnapshotQuery {
-        sandbox: Some(path.id()?),
-        limit: MOST,
-        ..SnapshotQuery::default()
-    };
-    let page = edge.control().snapshots(caller, query).await?;
-    let slug = &caller.team.slug;
-    let items = page
-        .items
-        .iter()
-        .map(|record| render::snapshot(record, slug));
+    let id = path.id()?;
+    let history = edge.control().checkpoints(caller, &id, MOST);
+    let (checkpoints, position) = history.await?;
+    let items = checkpoints.iter().map(|record| rest::Snapshot {
+        is_current: (position.as_ref() == Some(&record.id)).then_some(true),
+        ..render::snapshot(record, &caller.team.slug)
+    });
     Ok(Json(items.collect()))
 }

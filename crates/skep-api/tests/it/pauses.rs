@@ -272,3 +272,47 @@ async fn what_does_not_fit_to_what_is_under_way_is_refused_by_name() {
         assert!(message.contains(says), "{phase:?} {line}: {message}");
     }
 }
+
+#[tokio::test]
+async fn a_snapshot_is_shown_like_the_template_that_it_is_and_its_sandbox_knows_where_it_stands() {
+    let server = Server::new().await;
+    server.nodes.set_capabilities(Capabilities::all());
+    let id = server.create(r#"{"templateID":"base"}"#).await;
+    let history = format!("GET /skep/sandboxes/{id}/checkpoints");
+    assert_eq!(server.send(&history).await.text(), "200 []");
+    let unknown = history.replace(id.as_str(), "iiiiiiiiiiiiiiiiiiiii");
+    assert_eq!(server.send(&unknown).await.status, 404);
+    let snapshot = async |body: &str| {
+        let line = format!("POST /sandboxes/{id}/snapshots {body}");
+        let taken = server.send(&line).await;
+        assert_eq!(taken.status, 201, "{body}");
+        taken.json()
+    };
+    let first = snapshot(r#"{"name":"mine:v1","memory":false}"#).await;
+    let second = snapshot(r#"{"memory":false}"#).await;
+    assert_eq!(second["parentID"], first["checkpointID"]);
+    let shown = server.send(&history).await.json();
+    assert_eq!(shown[0]["isCurrent"], true);
+    assert_eq!(shown[1].get("isCurrent"), None);
+    let unnamed = second["snapshotID"].as_str().unwrap();
+    let (unnamed, _) = unnamed.split_once(':').unwrap();
+    for name in ["mine", unnamed] {
+        let alias = server.send(&format!("GET /templates/aliases/{name}")).await;
+        let detail = server.send(&format!("GET /templates/{name}")).await;
+        assert_eq!((alias.status, detail.status), (200, 200), "{name}");
+        let template = alias.json()["templateID"].clone();
+        assert_eq!(detail.json()["templateID"], template);
+        let create = format!(r#"POST /sandboxes {{"templateID":{template}}}"#);
+        // By its id alone it is the tag `default`, which the named one lacks.
+        let status = if name == "mine" { 404 } else { 201 };
+        assert_eq!(server.send(&create).await.status, status, "{name}");
+    }
+    let full = server.send(&format!("DELETE /templates/{unnamed}")).await;
+    assert_eq!(full.status, 204);
+    let shown = server.send(&history).await.json();
+    assert_eq!(shown[0]["checkpointID"], first["checkpointID"]);
+    assert_eq!(
+        shown[0]["isCurrent"], true,
+        "the next before is where it is"
+    );
+}

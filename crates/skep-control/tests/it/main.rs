@@ -32,7 +32,7 @@ async fn control_with(store: &Store, nodes: Arc<dyn Nodes>, builds: FakeBuilds) 
     let parts = Parts {
         store: store.clone(),
         nodes,
-        templates: Arc::new(FakeTemplates::named(&["base"])),
+        templates: Arc::new(FakeTemplates::named(&["base", "code-interpreter"])),
         builds: Arc::new(builds),
         uploads: Arc::new(FakeUploads::default()),
         volumes: Arc::new(FakeVolumes::default()),

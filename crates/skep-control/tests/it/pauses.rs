@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_control::{
-    ChangeError, ConnectOrder, Control, CreateRequest, FakeNodes, ForkRequest, IfRunning, Lifetime,
-    PauseOrder, SnapshotError, SnapshotName, SnapshotOrder, SnapshotQuery,
+    ChangeError, CheckpointRecord, ConnectOrder, Control, CreateRequest, FakeNodes, ForkRequest,
+    IfRunning, Lifetime, PauseOrder, SnapshotError, SnapshotName, SnapshotOrder, SnapshotQuery,
 };
 use skep_store::Store;
 use skep_types::{
-    Capabilities, Capability, Egress, ImageKind, Phase, ResumeStart, RollBackRequest, SandboxId,
-    TransitionError, Unsupported,
+    Capabilities, Capability, Egress, ImageKind, OnTimeout, Phase, ResumeStart, RollBackRequest,
+    SandboxId, TransitionError, Unsupported,
 };
 use tempfile::TempDir;
 
@@ -194,6 +194,50 @@ async fn a_fork_makes_as_many_copies_as_the_team_may_have() {
     assert_eq!(stage.nodes.image_count(), 0, "the image was for this fork");
 }
 
+/// Copies had the fate that their source was ordered with, whatever it was resumed with since.
+#[tokio::test]
+async fn copies_have_the_fate_that_their_source_has_now() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let caller = anybody(control).await;
+    let source = created(control).await;
+    control
+        .pause(&caller, &source, with_memory())
+        .await
+        .unwrap();
+    let fate = OnTimeout::Pause(ImageKind::Filesystem);
+    let resume = ConnectOrder {
+        on_timeout: Some(fate),
+        ..order(HOUR)
+    };
+    control.connect(&caller, &source, resume).await.unwrap();
+    let copies = fork(control, &source, 1).await.unwrap();
+    let copy = copies[0].as_ref().unwrap();
+    assert_eq!(stage.nodes.spec(copy).unwrap().on_timeout, fate);
+    let copies = fork(control, copy, 1).await;
+    assert!(copies.is_ok(), "a copy of a copy");
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_not_there_is_told_before_a_quota_that_is_full() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let mut caller = anybody(control).await;
+    caller.limits.snapshots = 0;
+    let files = || SnapshotOrder {
+        name: None,
+        kind: ImageKind::Filesystem,
+    };
+    let nobody = SandboxId::random();
+    let unknown = control.snapshot(&caller, &nobody, files());
+    let unknown = unknown.await.unwrap_err();
+    let not_found = matches!(unknown, SnapshotError::Change(ChangeError::NotFound(_)));
+    assert!(not_found, "{unknown}");
+    let id = created(control).await;
+    let full = control.snapshot(&caller, &id, files()).await.unwrap_err();
+    assert!(matches!(full, SnapshotError::TooMany { .. }), "{full}");
+}
+
 #[tokio::test]
 async fn a_snapshot_is_a_template_and_outlives_its_sandbox_until_it_is_forgotten() {
     let stage = stage(Capabilities::all()).await;
@@ -212,6 +256,16 @@ async fn a_snapshot_is_a_template_and_outlives_its_sandbox_until_it_is_forgotten
     assert_eq!(second.parent, Some(first.id.clone()));
     let third = control.snapshot(&caller, &id, named("mine")).await.unwrap();
     assert_eq!(stage.nodes.image_count(), 2, "the first was replaced");
+    let second = CheckpointRecord {
+        parent: None,
+        ..second
+    };
+    let reference = "mine".parse().unwrap();
+    let shown = control.find_template(&caller, &reference);
+    assert_eq!(shown.await.unwrap().id, third.snapshot);
+    let (history, position) = control.checkpoints(&caller, &id, 10).await.unwrap();
+    assert_eq!(history, [third.clone(), second.clone()]);
+    assert_eq!(position, Some(third.id.clone()));
     control.kill(&caller, &id).await.unwrap();
     let page = control.snapshots(&caller, every()).await.unwrap();
     assert_eq!(page.items, [third.clone(), second.clone()]);
@@ -235,6 +289,11 @@ async fn a_snapshot_is_a_template_and_outlives_its_sandbox_until_it_is_forgotten
     let reference = "mine".parse().unwrap();
     assert!(control.forget_snapshot(&caller, &reference).await.unwrap());
     assert_eq!(stage.nodes.image_count(), 0);
+    let nothing = control.checkpoints(&caller, &id, 10).await.unwrap_err();
+    assert!(
+        matches!(nothing, SnapshotError::Change(ChangeError::NotFound(_))),
+        "{nothing}"
+    );
     assert!(!control.forget_snapshot(&caller, &reference).await.unwrap());
     let foreign = SnapshotName::new("others/mine".parse().unwrap(), &caller.team);
     foreign.unwrap_err();
@@ -278,6 +337,36 @@ async fn a_sandbox_goes_back_to_a_snapshot_and_its_history_branches() {
         .roll_back(&caller, &id, "nothing".parse().unwrap(), HOUR)
         .await;
     assert!(matches!(unknown, Err(SnapshotError::NoSnapshot(_))));
+}
+
+/// It had the start command, and its copies the environment, of the template that it was ordered of.
+#[tokio::test]
+async fn a_sandbox_that_goes_back_to_another_templates_snapshot_is_made_of_that_template() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let caller = anybody(control).await;
+    let files = || SnapshotOrder {
+        name: None,
+        kind: ImageKind::Filesystem,
+    };
+    let order = CreateRequest {
+        template: "code-interpreter".parse().unwrap(),
+        ..request()
+    };
+    let other = control.create(&caller, order).await.unwrap();
+    let snapshot = control.snapshot(&caller, &other.id, files()).await.unwrap();
+    control.kill(&caller, &other.id).await.unwrap();
+    let id = created(control).await;
+    let back = snapshot.snapshot.to_string().parse().unwrap();
+    control.roll_back(&caller, &id, back, HOUR).await.unwrap();
+
+    let later = control.snapshot(&caller, &id, files()).await.unwrap();
+    assert_eq!(later.template_name, "code-interpreter");
+    let copies = fork(control, &id, 1).await.unwrap();
+    let copy = stage.nodes.spec(copies[0].as_ref().unwrap()).unwrap();
+    assert_eq!(copy.template.name, "code-interpreter");
+    let kept = stage.store.sandboxes().find(id.clone()).await.unwrap();
+    assert_eq!(kept.unwrap().order.base, "code-interpreter");
 }
 
 #[tokio::test]

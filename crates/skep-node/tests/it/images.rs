@@ -13,7 +13,8 @@ use skep_types::{
 };
 
 use crate::TestHost;
-use crate::pause::{HOUR, copy, created, pausing, resume, stored};
+use crate::copies::copy;
+use crate::pause::{HOUR, created, pausing, resume, stored};
 
 #[tokio::test(start_paused = true)]
 async fn the_bill_of_a_sandbox_has_all_its_runs_and_each_once() {

@@ -1,6 +1,7 @@
 //! The node through its boundary, over a fake backend and an in-memory journal.
 
 mod adoption;
+mod copies;
 mod host;
 mod images;
 mod life;

@@ -111,11 +111,15 @@ async fn a_checkpoint_is_kept_until_its_team_forgets_it() {
         .unwrap();
     let (second, replaced) = insert(checkpoint(&sandbox, Some("mine"), "default", 10)).await;
     assert_eq!(replaced, Some(first.clone()));
-    assert_eq!(
-        second.parent,
-        Some(first.id.clone()),
-        "after it was put back"
-    );
+    // The first is gone, and whatever came after it comes after what was before it.
+    assert_eq!(second.parent, None, "after it was put back");
+    let tagged = CheckpointRecord {
+        parent: None,
+        ..tagged
+    };
+    assert_eq!(unnamed.parent, Some(tagged.id.clone()));
+    let position = async || checkpoints.position(sandbox.id.clone()).await.unwrap();
+    assert_eq!(position().await, Some(second.id.clone()));
 
     let listed = checkpoints.list(every(&sandbox.team)).await.unwrap();
     assert_eq!(listed, [second.clone(), unnamed.clone(), tagged.clone()]);
@@ -151,6 +155,27 @@ async fn a_checkpoint_is_kept_until_its_team_forgets_it() {
     assert_eq!(stranger.recorded().await.unwrap(), []);
     let removed = checkpoints.remove(sandbox.team.clone(), "mine".to_owned());
     assert_eq!(removed.recorded().await.unwrap().len(), 2, "all tags");
+    assert_eq!(position().await, None);
+    let unnamed = CheckpointRecord {
+        parent: None,
+        ..unnamed
+    };
+    let (last, _) = insert(checkpoint(&sandbox, None, "default", 11)).await;
+    checkpoints
+        .set_position(sandbox.id.clone(), unnamed.id.clone())
+        .recorded()
+        .await
+        .unwrap();
+    let (branch, _) = insert(checkpoint(&sandbox, None, "default", 12)).await;
+    assert_eq!(
+        (last.parent, branch.parent),
+        (None, Some(unnamed.id.clone()))
+    );
     let pruned = checkpoints.prune(at(10), 10).recorded().await.unwrap();
-    assert_eq!(pruned, [unnamed]);
+    assert_eq!(pruned, std::slice::from_ref(&unnamed));
+    let back = checkpoints.set_back(sandbox.id.clone(), branch.id.clone(), "other".to_owned());
+    back.recorded().await.unwrap();
+    assert_eq!(position().await, Some(branch.id));
+    let found = sandboxes.find(sandbox.id.clone()).await.unwrap().unwrap();
+    assert_eq!(found.order.base, "other");
 }

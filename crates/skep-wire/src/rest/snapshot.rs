@@ -40,6 +40,10 @@ pub struct Snapshot {
     pub size_bytes: u64,
     /// Time at which it was taken; ours.
     pub created_at: Timestamp,
+    /// True in the history of a sandbox for the one that it was made of, put back to, or that was taken
+    /// at last; ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_current: Option<bool>,
 }
 
 /// Body of `POST /sandboxes/{id}/fork`.
