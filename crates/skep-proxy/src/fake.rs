@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId, Sleeper};
+use skep_types::{ExecutionId, Redacted, SandboxId, Sleeper};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Route, Routes, WakeError};
+use crate::{Accepts, Route, Routes, WakeError};
 
 /// Routes kept in a map.
 #[derive(Debug, Default)]
@@ -88,32 +88,48 @@ impl FakeRoutes {
     }
 }
 
+/// The first of these whose access token `accepts` says yes to.
+fn of_token(routes: &HashMap<SandboxId, Arc<Route>>, accepts: Accepts<'_>) -> Option<Arc<Route>> {
+    let accepted = |route: &&Arc<Route>| route.access_token.as_ref().is_some_and(accepts);
+    routes.values().find(accepted).cloned()
+}
+
 impl Routes for FakeRoutes {
     fn find<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Arc<Route>>> {
         let found = self.routes.lock().get(id).cloned();
         Box::pin(std::future::ready(found))
     }
 
-    fn departure(&self, id: &SandboxId, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<String> {
-        let gone = self.gone.lock();
-        let token = gone.get(id)?.access_token.as_ref()?;
-        accepts(token).then(|| "ended 06:16 UTC: killed; create another one".to_owned())
+    fn find_by_token<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<Arc<Route>>> {
+        let found = of_token(&self.routes.lock(), &|known| known.matches(token));
+        Box::pin(std::future::ready(found))
     }
 
-    fn find_by_signature(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Arc<Route>> {
-        let accepted = |route: &&Arc<Route>| route.access_token.as_ref().is_some_and(accepts);
-        self.routes.lock().values().find(accepted).cloned()
+    fn departure<'a>(
+        &'a self,
+        id: &'a SandboxId,
+        accepts: Accepts<'a>,
+    ) -> BoxFuture<'a, Option<String>> {
+        let gone = self.gone.lock().get(id).cloned();
+        let token = gone.as_ref().and_then(|route| route.access_token.as_ref());
+        let words = || "ended 06:16 UTC: killed; create another one".to_owned();
+        let departure = token.filter(|token| accepts(token)).map(|_| words());
+        Box::pin(std::future::ready(departure))
     }
 
-    fn sleeper(&self, id: &SandboxId) -> Option<Sleeper> {
-        let sleepers = self.sleepers.lock();
-        sleepers.get(id).map(|route| sleeper(route))
+    fn find_by_signature<'a>(&'a self, accepts: Accepts<'a>) -> BoxFuture<'a, Option<Arc<Route>>> {
+        let found = of_token(&self.routes.lock(), accepts);
+        Box::pin(std::future::ready(found))
     }
 
-    fn find_sleeper(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Sleeper> {
-        let accepted = |route: &&Arc<Route>| route.access_token.as_ref().is_some_and(accepts);
-        let sleepers = self.sleepers.lock();
-        sleepers.values().find(accepted).map(|route| sleeper(route))
+    fn sleeper<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Sleeper>> {
+        let found = self.sleepers.lock().get(id).map(|route| sleeper(route));
+        Box::pin(std::future::ready(found))
+    }
+
+    fn find_sleeper<'a>(&'a self, accepts: Accepts<'a>) -> BoxFuture<'a, Option<Sleeper>> {
+        let found = of_token(&self.sleepers.lock(), accepts).map(|route| sleeper(&route));
+        Box::pin(std::future::ready(found))
     }
 
     fn wake(&self, id: SandboxId) -> BoxFuture<'_, Result<Arc<Route>, WakeError>> {

@@ -33,4 +33,4 @@ pub use metrics::Metrics;
 pub use proxy::Proxy;
 pub use request::request_body::RequestBody;
 pub use routing::classify::{Destination, Misaddressed, NamedBy, Target, classify};
-pub use routing::route::{Route, Routes, WakeError};
+pub use routing::route::{Accepts, Route, Routes, WakeError};

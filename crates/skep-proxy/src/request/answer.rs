@@ -241,18 +241,18 @@ async fn admit_sandbox(shared: &Shared, parts: &Parts) -> Result<Admitted, Refus
             });
         }
         Destination::Sandbox(target) => {
-            let found = named(shared, &target.id)
-                .await
-                .ok_or_else(|| not_found(shared, &target.id, parts))?;
+            let Some(found) = named(shared, &target.id).await else {
+                return Err(not_found(shared, &target.id, parts).await);
+            };
             (target.clone(), found)
         }
-        Destination::TokenHolder => found(holder(shared, parts))?,
+        Destination::TokenHolder => found(holder(shared, parts).await)?,
         Destination::Signer => found(signer(shared, parts).await?)?,
     };
     check_reserved(&target, parts)?;
     match found {
         Found::Running(route) if route.ended.is_cancelled() => {
-            Err(not_found(shared, &route.id, parts))
+            Err(not_found(shared, &route.id, parts).await)
         }
         Found::Running(route) => {
             let gate = Gate {
@@ -299,7 +299,7 @@ async fn named(shared: &Shared, id: &SandboxId) -> Option<Found> {
     if let Some(route) = running().await {
         return Some(Found::Running(route));
     }
-    match shared.routes.sleeper(id) {
+    match shared.routes.sleeper(id).await {
         Some(sleeper) => Some(Found::Asleep(sleeper)),
         None => running().await.map(Found::Running),
     }
@@ -333,21 +333,22 @@ fn found(found: Option<Found>) -> Result<(Target, Found), Refusal> {
 }
 
 /// Refuses a request to a sandbox that is not there. Whoever shows its token is told of its end.
-fn not_found(shared: &Shared, id: &SandboxId, parts: &Parts) -> Refusal {
+async fn not_found(shared: &Shared, id: &SandboxId, parts: &Parts) -> Refusal {
     let accepts = |token: &AccessToken| is_shown(token, parts);
     Refusal::SandboxNotFound {
         name: id.to_string(),
-        departure: shared.routes.departure(id, &accepts),
+        departure: shared.routes.departure(id, &accepts).await,
     }
 }
 
-fn holder(shared: &Shared, parts: &Parts) -> Option<Found> {
+async fn holder(shared: &Shared, parts: &Parts) -> Option<Found> {
     let token = parts.headers.get(ACCESS_TOKEN)?.to_str().ok()?;
-    let route = shared.routes.find_by_token(token).map(Found::Running);
-    route.or_else(|| {
-        let sleeper = shared.routes.find_sleeper(&|known| known.matches(token));
-        sleeper.map(Found::Asleep)
-    })
+    if let Some(route) = shared.routes.find_by_token(token).await {
+        return Some(Found::Running(route));
+    }
+    let accepts = |known: &AccessToken| known.matches(token);
+    let sleeper = shared.routes.find_sleeper(&accepts).await;
+    sleeper.map(Found::Asleep)
 }
 
 /// The sandbox whose token signed a URL that names none. Every token is tried, so this is done
@@ -361,12 +362,15 @@ async fn signer(shared: &Shared, parts: &Parts) -> Result<Option<Found>, Refusal
         return Err(Refusal::ServerFull);
     };
     let routes = Arc::clone(&shared.routes);
+    let runtime = tokio::runtime::Handle::current();
     let search = move || {
         let signed = |token: &AccessToken| url.is_signed_with(token);
-        let found = routes
-            .find_by_signature(&signed)
-            .map(Found::Running)
-            .or_else(|| routes.find_sleeper(&signed).map(Found::Asleep));
+        let found = runtime.block_on(async {
+            match routes.find_by_signature(&signed).await {
+                Some(route) => Some(Found::Running(route)),
+                None => routes.find_sleeper(&signed).await.map(Found::Asleep),
+            }
+        });
         // Here, because the search goes on when its caller has gone, and the next must wait for it.
         drop(turn);
         found

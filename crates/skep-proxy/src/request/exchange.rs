@@ -72,7 +72,8 @@ impl Exchange {
         }
         let upstreams = &self.shared.upstreams;
         let acquiring = upstreams.acquire(&self.route, self.target.port);
-        let pooled = self.reached(trace::step(debug_span!("connect"), acquiring).await)?;
+        let dialled = trace::step(debug_span!("connect"), acquiring).await;
+        let pooled = self.reached(dialled).await?;
         // Not before there is a connection: dropped, it tells the interpreter to stop a request,
         // which must have got there.
         let mut hangup = Hangup::watch(&self.shared, &self.route, self.target.port);
@@ -167,7 +168,7 @@ impl Exchange {
     }
 
     /// Translates a failed dial into the answer for the client.
-    pub(crate) fn reached(
+    pub(crate) async fn reached(
         &self,
         dialled: Result<PooledConnection, DialError>,
     ) -> Result<PooledConnection, Failure> {
@@ -177,7 +178,7 @@ impl Exchange {
                 self.shared.metrics.time_to_upstream.record(elapsed);
                 Ok(pooled)
             }
-            Err(DialError::Ended) => Err(Failure::Refused(self.not_found())),
+            Err(DialError::Ended) => Err(Failure::Refused(self.not_found().await)),
             Err(DialError::Closed) => Err(Failure::Refused(Refusal::PortClosed {
                 id: self.route.id.clone(),
                 port: self.target.port,
@@ -199,7 +200,7 @@ impl Exchange {
             // The end is looked at first: a connection that breaks because the sandbox ends must
             // not be told as a service that gave no answer.
             biased;
-            () = self.route.ended.cancelled() => Err(self.ended()),
+            () = self.route.ended.cancelled() => Err(self.ended().await),
             result = pooled.send(request) => Ok(result),
         }
     }
@@ -209,7 +210,7 @@ impl Exchange {
         // Its processes die before the news that it has ended is out.
         let news = tokio::time::timeout(NEWS_DELAY, self.route.ended.cancelled());
         if news.await.is_ok() {
-            return self.ended();
+            return self.ended().await;
         }
         let error = broken.into_error();
         tracing::debug!(sandbox = %self.route.id, error = %Chain(&error), "sandbox closed the connection without an answer");
@@ -231,7 +232,8 @@ impl Exchange {
         let again = broken.take_message().or(spare);
         if let Some(request) = again.filter(|_| pooled.reused) {
             let upstreams = &self.shared.upstreams;
-            pooled = self.reached(upstreams.connect(&self.route, self.target.port).await)?;
+            let dialled = upstreams.connect(&self.route, self.target.port).await;
+            pooled = self.reached(dialled).await?;
             broken = match self.attempt(&mut pooled, request).await? {
                 Ok(response) => return Ok((pooled, response)),
                 Err(broken) => broken,
@@ -274,18 +276,22 @@ impl Exchange {
         }
     }
 
-    fn ended(&self) -> Failure {
+    async fn ended(&self) -> Failure {
         if self.probe || self.end_notice {
-            Failure::Refused(self.not_found())
+            Failure::Refused(self.not_found().await)
         } else {
             Failure::Cut(Cut::SandboxEnded)
         }
     }
 
-    fn not_found(&self) -> Refusal {
+    async fn not_found(&self) -> Refusal {
+        let departure = match self.departing() {
+            Some(departing) => departing.words().await,
+            None => None,
+        };
         Refusal::SandboxNotFound {
             name: self.route.id.to_string(),
-            departure: self.departing().and_then(|departing| departing.words()),
+            departure,
         }
     }
 

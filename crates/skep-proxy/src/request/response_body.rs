@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -144,9 +145,9 @@ pub(crate) struct Departing {
 
 impl Departing {
     /// The end of the sandbox in words, if it has ended.
-    pub(crate) fn words(&self) -> Option<String> {
+    pub(crate) async fn words(&self) -> Option<String> {
         // The caller has shown the token already.
-        self.routes.departure(&self.id, &|_| true)
+        self.routes.departure(&self.id, &|_| true).await
     }
 }
 
@@ -160,6 +161,8 @@ pub(crate) struct SandboxBody {
     /// Set if the stream is to end in words when the sandbox ends.
     end_notice: Option<Boundary>,
     departing: Option<Departing>,
+    /// Sentence that ends the stream, while it is asked for.
+    notice: Option<BoxFuture<'static, String>>,
     /// Armed when the answer is cut, so that HTTP/1.1 clients see a reset.
     reset: Option<ResetOnClose>,
     complete: bool,
@@ -190,6 +193,7 @@ impl SandboxBody {
             hangup: attendance.hangup,
             end_notice: (attendance.end_notice && framed).then(Boundary::default),
             departing: attendance.departing,
+            notice: None,
             reset: attendance.reset,
             complete: false,
             _in_flight: attendance.in_flight,
@@ -202,7 +206,7 @@ impl SandboxBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.complete
+        self.complete && self.notice.is_none()
     }
 
     fn complete(&mut self) {
@@ -214,11 +218,14 @@ impl SandboxBody {
     }
 
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        if self.notice.is_some() {
+            return self.poll_notice(context);
+        }
         if self.complete {
             return Poll::Ready(None);
         }
         if self.ended.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Some(self.cut(Cut::SandboxEnded)));
+            return self.poll_cut(Cut::SandboxEnded, context);
         }
         match ready!(Pin::new(&mut self.upstream).poll_frame(context)) {
             Some(Ok(frame)) => {
@@ -232,7 +239,7 @@ impl SandboxBody {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(error)) => Poll::Ready(Some(self.cut(Cut::Upstream(error)))),
+            Some(Err(error)) => self.poll_cut(Cut::Upstream(error), context),
             None => {
                 self.complete();
                 Poll::Ready(None)
@@ -242,7 +249,11 @@ impl SandboxBody {
 
     /// Ends an answer that is not complete: in words if there is room for them, or else so that
     /// nobody can take it for complete.
-    fn cut(&mut self, reason: Cut) -> Result<Frame<Bytes>, Cut> {
+    fn poll_cut(
+        &mut self,
+        reason: Cut,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         self.complete = true;
         // It was not the caller who left.
         self.hangup.answered();
@@ -252,15 +263,33 @@ impl SandboxBody {
             .take()
             .is_some_and(|boundary| boundary.is_open())
         {
-            let departure = self.departing.as_ref().and_then(Departing::words);
-            let sentence = refusal::not_found(departure.as_deref());
-            let words = envelope::end_with_error("unavailable", &sentence);
-            return Ok(Frame::data(words));
+            let departing = self.departing.take();
+            self.notice = Some(Box::pin(async move {
+                let departure = match departing {
+                    Some(departing) => departing.words().await,
+                    None => None,
+                };
+                refusal::not_found(departure.as_deref())
+            }));
+            return self.poll_notice(context);
         }
         if let Some(reset) = &self.reset {
             reset.arm();
         }
-        Err(reason)
+        Poll::Ready(Some(Err(reason)))
+    }
+
+    fn poll_notice(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        let Some(notice) = &mut self.notice else {
+            return Poll::Ready(None);
+        };
+        let sentence = ready!(notice.as_mut().poll(context));
+        self.notice = None;
+        let words = envelope::end_with_error("unavailable", &sentence);
+        Poll::Ready(Some(Ok(Frame::data(words))))
     }
 }
 

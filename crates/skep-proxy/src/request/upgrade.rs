@@ -40,7 +40,8 @@ pub(crate) async fn run(
     request.headers_mut().insert(UPGRADE, protocol.clone());
     let (route, port) = (&exchange.route, exchange.target.port);
     // A connection that may change its language is never one that was kept.
-    let mut pooled = exchange.reached(exchange.shared.upstreams.connect(route, port).await)?;
+    let dialled = exchange.shared.upstreams.connect(route, port).await;
+    let mut pooled = exchange.reached(dialled).await?;
     let dependence = exchange.tie();
     let mut response = match exchange.attempt(&mut pooled, request).await? {
         Ok(response) => response,

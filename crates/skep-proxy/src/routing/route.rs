@@ -7,40 +7,39 @@ use futures_util::future::BoxFuture;
 use skep_types::{AccessToken, ExecutionId, Ingress, Redacted, SandboxId, Sleeper};
 use tokio_util::sync::CancellationToken;
 
+/// Verdict of a caller about the access token of a sandbox.
+pub type Accepts<'a> = &'a (dyn Fn(&AccessToken) -> bool + Send + Sync);
+
 /// The sandboxes that can be reached now.
 ///
-/// They are asked once per request, on a runtime thread. A route that is known in this process is
-/// there when the future is first polled; another may have to be asked for elsewhere.
+/// They are asked once per request, on a runtime thread. What is known in this process is there
+/// when a future is first polled; a sandbox of another node may have to be asked for elsewhere.
 pub trait Routes: Send + Sync + 'static {
     /// The running sandbox of this name.
     fn find<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Arc<Route>>>;
 
     /// The running sandbox whose access token is `token`, compared in constant time.
-    fn find_by_token(&self, token: &str) -> Option<Arc<Route>> {
-        self.find_by_signature(&|known| known.matches(token))
-    }
+    fn find_by_token<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<Arc<Route>>>;
 
     /// Reason for which a sandbox cannot be reached that ended lately, or is paused, in words, if `accepts` says yes to its access token:
     /// nobody else learns that it ever was.
-    fn departure(
-        &self,
-        _id: &SandboxId,
-        _accepts: &dyn Fn(&AccessToken) -> bool,
-    ) -> Option<String> {
-        None
-    }
+    fn departure<'a>(
+        &'a self,
+        id: &'a SandboxId,
+        accepts: Accepts<'a>,
+    ) -> BoxFuture<'a, Option<String>>;
 
     /// The first running sandbox whose access token `accepts` says yes to.
     ///
     /// The caller pays one comparison or hash for each token, so an implementation may give up
     /// after a few thousand.
-    fn find_by_signature(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Arc<Route>>;
+    fn find_by_signature<'a>(&'a self, accepts: Accepts<'a>) -> BoxFuture<'a, Option<Arc<Route>>>;
 
     /// The paused sandbox of this name, if requests to it let it go on.
-    fn sleeper(&self, id: &SandboxId) -> Option<Sleeper>;
+    fn sleeper<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Sleeper>>;
 
     /// The first such sandbox whose access token `accepts` says yes to.
-    fn find_sleeper(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Sleeper>;
+    fn find_sleeper<'a>(&'a self, accepts: Accepts<'a>) -> BoxFuture<'a, Option<Sleeper>>;
 
     /// Lets a paused sandbox go on and returns when it can be reached. Who may ask for that has
     /// been decided.

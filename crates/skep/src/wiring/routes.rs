@@ -7,9 +7,9 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use skep_control::{ChangeError, Control};
 use skep_node::{Node, NodeRoute};
-use skep_proxy::{Route, Routes, WakeError};
+use skep_proxy::{Accepts, Route, Routes, WakeError};
 use skep_telemetry::Chain;
-use skep_types::{AccessToken, Phase, SandboxId, Sleeper, TransitionError};
+use skep_types::{Phase, SandboxId, Sleeper, TransitionError};
 
 /// Words for holders of a paused sandbox's token.
 const PAUSED: &str = "is paused; connect to it and it goes on";
@@ -22,35 +22,43 @@ pub(crate) struct NodeRoutes {
     pub(crate) control: Control,
 }
 
+impl NodeRoutes {
+    fn paused(&self, id: &SandboxId, accepts: Accepts<'_>) -> Option<String> {
+        let is_paused = matches!(self.node.status(id)?.phase, Phase::Pausing | Phase::Paused);
+        (is_paused && self.control.is_opened(id, accepts)).then(|| PAUSED.to_owned())
+    }
+}
+
 impl Routes for NodeRoutes {
     fn find<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Arc<Route>>> {
         std::future::ready(self.node.route(id).map(route)).boxed()
     }
 
-    fn find_by_token(&self, token: &str) -> Option<Arc<Route>> {
-        self.node
-            .find_route(|candidate| candidate.matches(token))
-            .map(route)
+    fn find_by_token<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<Arc<Route>>> {
+        let found = self.node.find_route(|candidate| candidate.matches(token));
+        std::future::ready(found.map(route)).boxed()
     }
 
-    fn departure(&self, id: &SandboxId, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<String> {
-        if let Some(departure) = self.node.departure(id, accepts) {
-            return Some(departure.words(Timestamp::now()));
-        }
-        let is_paused = matches!(self.node.status(id)?.phase, Phase::Pausing | Phase::Paused);
-        (is_paused && self.control.is_opened(id, accepts)).then(|| PAUSED.to_owned())
+    fn departure<'a>(
+        &'a self,
+        id: &'a SandboxId,
+        accepts: Accepts<'a>,
+    ) -> BoxFuture<'a, Option<String>> {
+        let ended = self.node.departure(id, accepts);
+        let words = ended.map(|departure| departure.words(Timestamp::now()));
+        std::future::ready(words.or_else(|| self.paused(id, accepts))).boxed()
     }
 
-    fn find_by_signature(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Arc<Route>> {
-        self.node.find_route(accepts).map(route)
+    fn find_by_signature<'a>(&'a self, accepts: Accepts<'a>) -> BoxFuture<'a, Option<Arc<Route>>> {
+        std::future::ready(self.node.find_route(accepts).map(route)).boxed()
     }
 
-    fn sleeper(&self, id: &SandboxId) -> Option<Sleeper> {
-        self.node.sleeper(id)
+    fn sleeper<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Sleeper>> {
+        std::future::ready(self.node.sleeper(id)).boxed()
     }
 
-    fn find_sleeper(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Sleeper> {
-        self.node.find_sleeper(accepts)
+    fn find_sleeper<'a>(&'a self, accepts: Accepts<'a>) -> BoxFuture<'a, Option<Sleeper>> {
+        std::future::ready(self.node.find_sleeper(accepts)).boxed()
     }
 
     fn wake(&self, id: SandboxId) -> BoxFuture<'_, Result<Arc<Route>, WakeError>> {
