@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// What stands in a file that a reader has redirected standard error to.
+    /// Contents of a file that a reader has redirected standard error to.
     fn logged(reader: Reader) -> String {
         let log = Log::default();
         let target = log.clone();

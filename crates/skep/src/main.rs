@@ -258,11 +258,13 @@ fn build_template(config: &Config, name: &str) -> Result<TemplateImage, CliError
 fn start_logging(reader: Reader) -> Result<(), CliError> {
     let directives = environment(env_vars::SKEP_LOG);
     let word = environment(env_vars::SKEP_LOG_FORMAT);
-    let format = word.as_deref().map(|word| {
-        let message = format!("`{}` is `{word}`", env_vars::SKEP_LOG_FORMAT);
-        Format::named(word).ok_or_else(|| CliError::input(message, "it takes `text` or `json`"))
-    });
-    let format = format.transpose()?;
+    let format = word
+        .as_deref()
+        .map(|word| {
+            let message = format!("`{}` is `{word}`", env_vars::SKEP_LOG_FORMAT);
+            Format::named(word).ok_or_else(|| CliError::input(message, "it takes `text` or `json`"))
+        })
+        .transpose()?;
     logging::start(directives.as_deref(), format, reader);
     Ok(())
 }

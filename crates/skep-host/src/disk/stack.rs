@@ -186,8 +186,8 @@ mod tests {
     /// there was one that a loss of power took.
     #[test]
     fn a_disk_is_kept_with_all_that_it_lies_on_or_not_at_all() {
-        let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path();
         let disks = Disks::new(directory.join("disks"), 0, None).unwrap();
         let disk = room(directory, "source");
         fs::write(&disk, "top").unwrap();

@@ -224,8 +224,10 @@ async fn a_pause_or_resume_that_fails_changes_nothing() {
     assert!(open.is_cancelled());
     resume(&node, id, HOUR).await.unwrap();
 
-    let checkpoint = node.snapshot(id, ImageKind::Memory, ImagePurpose::Keep);
-    let checkpoint = checkpoint.await.unwrap();
+    let checkpoint = node
+        .snapshot(id, ImageKind::Memory, ImagePurpose::Keep)
+        .await
+        .unwrap();
     let open = node.route(id).unwrap().ended;
     host.isolation.fail_next_change();
     node.roll_back(id, back_to(&checkpoint)).await.unwrap_err();

@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory as _};
 use super::Cli;
 
 const PAGE: &str = include_str!("../../../../docs/reference/cli.md");
-/// What the table says of commands whose output is no data of ours.
+/// Words of the table about commands whose output is no data of ours.
 const SAME: &str = "the same as without it";
 
 /// Collects the commands that do something, by whether they have an output for machines.
@@ -19,8 +19,9 @@ fn collect(
 ) {
     let below = command.get_subcommands();
     for below in below.filter(|below| !below.is_hide_set()) {
-        let name = format!("{path} {}", below.get_name());
-        let name = name.trim_start().to_owned();
+        let name = format!("{path} {}", below.get_name())
+            .trim_start()
+            .to_owned();
         // `bench` measures all without a subcommand, and its options are those of each.
         if below.has_subcommands() && name != "bench" {
             collect(below, &name, json, same);

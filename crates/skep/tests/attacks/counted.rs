@@ -1,4 +1,4 @@
-//! How often a race on forks is won where nothing holds it: figures of the page.
+//! Counts of the races on forks that are won where nothing holds them: figures of the page.
 
 use skep_telemetry::Chain;
 use skep_types::TemplateImage;
@@ -21,8 +21,9 @@ pub(crate) async fn count(
     for attack in attacks.iter().filter(|attack| attack.control.is_race()) {
         let mut won = 0;
         for _ in 0..RUNS {
-            let weakened = Weakened::new(&attack.control, image, sentinels).await;
-            let weakened = weakened.map_err(|error| Chain(&error).to_string())?;
+            let weakened = Weakened::new(&attack.control, image, sentinels)
+                .await
+                .map_err(|error| Chain(&error).to_string())?;
             let command = attack.control.command(&attack.source);
             let verdict = weakened.target.judge(&attack.user, &command).await;
             weakened.finish().await;
