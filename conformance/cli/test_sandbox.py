@@ -87,6 +87,43 @@ def test_exec_in_the_background_returns_at_once(cli, sandbox):
     assert any("sleep 62" in process.args for process in sandbox.commands.list())
 
 
+@feature("cli.pause")
+@pytest.mark.new_only
+def test_a_sandbox_is_paused_and_resumed(cli):
+    made = e2b.Sandbox.create(timeout=120)
+    try:
+        made.files.write("note.txt", "kept")
+        done = cli("sandbox", "pause", made.sandbox_id)
+        assert done.code == 0, done.err
+        assert made.get_info().state.value == "paused"
+        assert cli("sandbox", "pause", made.sandbox_id).code == 0, "it is paused already"
+        done = cli("sandbox", "list", "--state", "paused", "--format", "json")
+        assert made.sandbox_id in [item["sandboxId"] for item in done.json]
+        done = cli("sandbox", "resume", made.sandbox_id)
+        assert done.code == 0, done.err
+        assert made.files.read("note.txt") == "kept"
+    finally:
+        made.kill()
+    assert cli("sandbox", "pause", made.sandbox_id).code == 1
+
+
+@feature("cli.snapshots")
+@pytest.mark.new_only
+def test_snapshots_are_taken_listed_and_deleted(cli, sandbox, tag):
+    done = cli("sandbox", "snapshot", "create", "--name", f"cli-{tag}", sandbox.sandbox_id)
+    assert done.code == 0, done.err
+    assert f"cli-{tag}" in done.text
+    done = cli("sandbox", "snapshot", "list", sandbox.sandbox_id, "--format", "json")
+    assert done.code == 0, done.err
+    assert f"cli-{tag}" in done.text
+    for _ in range(2):
+        made = e2b.Sandbox.create(f"cli-{tag}", timeout=60)
+        assert made.kill()
+    done = cli("sandbox", "snapshot", "delete", f"cli-{tag}")
+    assert done.code == 0, done.err
+    assert f"cli-{tag}" not in cli("sandbox", "snapshot", "list", "--format", "json").text
+
+
 @feature("cli.metrics")
 def test_metrics_are_printed(cli, sandbox):
     wait_until(lambda: sandbox.get_metrics(), "the first measurement", 20)

@@ -277,6 +277,31 @@ async def test_a_frozen_sandbox_can_be_started_anew_on_its_files(sdk):
         await sdk.call(sandbox.kill)
 
 
+@feature("pause.filesystem")
+@pytest.mark.new_only
+async def test_the_sdk_says_what_a_pause_keeps_and_what_a_resume_starts_from(sdk):
+    sandbox = await create(sdk)
+    try:
+        await sdk.call(sandbox.files.write, "note.txt", "kept")
+        boot = await output(sdk, sandbox, BOOT_ID)
+        for kept in ({"mode": "filesystem"}, {"keep_memory": False}):
+            assert await pause(sdk, sandbox, **kept)
+            assert (await state(sandbox))["pauseMode"] == "filesystem"
+            await sdk.call(sandbox.connect, timeout=120)
+            again = await output(sdk, sandbox, BOOT_ID)
+            assert again != boot
+            boot = again
+        await pause(sdk, sandbox)
+        await sdk.call(sandbox.connect, timeout=120, on_resume="reboot")
+        again = await output(sdk, sandbox, BOOT_ID)
+        assert again != boot
+        assert await sdk.call(sandbox.files.read, "note.txt") == "kept"
+        await sdk.call(sandbox.connect, timeout=120, on_resume="reboot")
+        assert await output(sdk, sandbox, BOOT_ID) == again, "one that runs is left alone"
+    finally:
+        await sdk.call(sandbox.kill)
+
+
 @feature("pause.auto_pause")
 @pytest.mark.new_only
 async def test_a_sandbox_is_paused_when_its_time_is_over_and_again_after_a_resume(sdk):

@@ -7,6 +7,7 @@ import pytest
 
 import web
 from flavour import in_thread
+from generation import expect_error
 
 pytestmark = pytest.mark.new_only
 feature = pytest.mark.feature
@@ -56,6 +57,31 @@ async def test_many_sandboxes_are_made_of_one_that_goes_on(sdk, name):
     finally:
         for sandbox in [source, *made]:
             await sdk.call(sandbox.kill)
+
+
+@feature("snapshots.files")
+@pytest.mark.deadline(120)
+async def test_the_sdk_keeps_files_alone_and_lists_snapshots_page_by_page(sdk, name):
+    source = await sdk.call(sdk.Sandbox.create, timeout=120)
+    taken = []
+    try:
+        await sdk.call(source.files.write, "note.txt", "kept")
+        for tag in ("v1", "v2", "v3"):
+            kept = await sdk.call(source.create_snapshot, name=f"{name}:{tag}", mode="filesystem")
+            taken.append(kept.snapshot_id)
+        pages, pager = [], sdk.Sandbox.list_snapshots(sandbox_id=source.sandbox_id, limit=2)
+        while pager.has_next:
+            pages.append([item.snapshot_id for item in await sdk.call(pager.next_items)])
+        assert pages == [[taken[2], taken[1]], [taken[0]]], "the newest first"
+        named = await sdk.every(sdk.Sandbox.list_snapshots(name=f"{name}:v2"))
+        assert [item.snapshot_id for item in named] == [taken[1]]
+        assert await sdk.every(sdk.Sandbox.list_snapshots(name=f"{name}-unknown")) == []
+        answer = await in_thread(web.api, "GET", f"/templates/aliases/{name}")
+        assert answer.status == 200, "it is a template"
+    finally:
+        await sdk.call(source.kill)
+        assert await sdk.call(sdk.Sandbox.delete_snapshot, name)
+    assert await sdk.every(sdk.Sandbox.list_snapshots(sandbox_id=source.sandbox_id)) == []
 
 
 @feature("snapshots.files")
@@ -190,6 +216,20 @@ async def test_copies_go_on_from_the_same_point_each_by_itself(sdk):
         for sandbox in [source, *copies]:
             if not isinstance(sandbox, Exception):
                 await sdk.call(sandbox.kill)
+
+
+@feature("fork.fork")
+async def test_what_does_not_run_is_not_forked(sdk):
+    sandbox = await sdk.call(sdk.Sandbox.create, timeout=120)
+    try:
+        await sdk.call(sandbox.pause)
+        expect_error(await sdk.error(sandbox.fork), "SandboxException", "paused and cannot be forked")
+        assert not await sdk.call(sandbox.pause), "it is paused still"
+    finally:
+        await sdk.call(sandbox.kill)
+    expect_error(await sdk.error(sandbox.fork), "SandboxNotFoundException", "")
+    gone = await sdk.error(sandbox.create_snapshot)
+    expect_error(gone, "SandboxNotFoundException", "")
 
 
 @feature("fork.fork")

@@ -35,9 +35,27 @@ impl Sandbox {
     ///
     /// [`ClientError`]; not found if it is gone.
     pub async fn resume(&self, timeout: Option<Duration>) -> Result<Option<Kept>, ClientError> {
+        self.go_on(timeout, None).await
+    }
+
+    /// Does the same without the memory: the sandbox starts anew on its files. One that runs is left
+    /// alone.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if it is gone.
+    pub async fn start_anew(&self, timeout: Option<Duration>) -> Result<Option<Kept>, ClientError> {
+        self.go_on(timeout, Some(false)).await
+    }
+
+    async fn go_on(
+        &self,
+        timeout: Option<Duration>,
+        memory: Option<bool>,
+    ) -> Result<Option<Kept>, ClientError> {
         let body = Connect {
             timeout: timeout.map(seconds),
-            memory: None,
+            memory,
         };
         let url = self.client.url(&["v2", "sandboxes", &self.id, "connect"]);
         let request = self.client.request(Method::POST, url).json(&body);

@@ -1,10 +1,13 @@
 //! `skep sandbox pause`, `resume`, `snapshot`, `fork` and `rollback`
 
+use std::time::Duration;
+
 use clap::Subcommand;
 use serde_json::json;
 use skep_client::{ForkedSandbox, Kept, SandboxState, Snapshot};
 
 use super::{Among, moment, whole_id};
+use crate::run::duration;
 use crate::{
     CliError, DefaultServer, OutputArgs, ServerArgs, print_json, print_line, print_note,
     print_table,
@@ -35,11 +38,19 @@ Examples:
     /// Let paused sandboxes go on
     #[command(after_help = "\
 Examples:
-  skep sandbox resume i8f6")]
+  skep sandbox resume i8f6
+  skep sandbox resume i8f6 --files-only --timeout 1h")]
     Resume {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
+        /// Start anew on the files, without the memory
+        #[arg(long)]
+        files_only: bool,
+        /// Let them live for at least this time, such as 90s, 5m or 1h 30m; without it, for as long as
+        /// they were created with, and five minutes at least
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        timeout: Option<Duration>,
         /// IDs of the sandboxes
         #[arg(required = true)]
         ids: Vec<String>,
@@ -67,14 +78,18 @@ Examples:
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// List snapshots
+    /// List snapshots, or delete some
     #[command(after_help = "\
 Examples:
-  skep sandbox snapshots")]
+  skep sandbox snapshots
+  skep sandbox snapshots --delete trained")]
     Snapshots {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
+        /// Delete this snapshot with all its tags, and list the others; sandboxes of it go on
+        #[arg(long, value_name = "SNAPSHOT")]
+        delete: Vec<String>,
         /// Format of the output
         #[command(flatten)]
         output: OutputArgs,
@@ -144,6 +159,8 @@ impl SleepCommand {
             }
             Self::Resume {
                 server,
+                files_only,
+                timeout,
                 ids,
                 output,
             } => {
@@ -151,7 +168,10 @@ impl SleepCommand {
                 let mut resumed = Vec::new();
                 for text in ids {
                     let id = whole_id(&client, &text, Among::Living).await?;
-                    let kept = client.sandbox(&id).resume(None).await?;
+                    let kept = match files_only {
+                        true => client.sandbox(&id).start_anew(timeout).await?,
+                        false => client.sandbox(&id).resume(timeout).await?,
+                    };
                     if !output.json {
                         print_note(&format!("runs: {id}{}", not_kept(kept.as_ref())));
                     }
@@ -175,8 +195,19 @@ impl SleepCommand {
                 let taken = sandbox.snapshot(name.as_deref(), !files_only).await?;
                 show(&[taken], output)?;
             }
-            Self::Snapshots { server, output } => {
-                let snapshots = server.client(default)?.snapshots().await?;
+            Self::Snapshots {
+                server,
+                delete,
+                output,
+            } => {
+                let client = server.client(default)?;
+                for snapshot in delete {
+                    client.forget_snapshot(&snapshot).await?;
+                    if !output.json {
+                        print_note(&format!("deleted {snapshot}"));
+                    }
+                }
+                let snapshots = client.snapshots().await?;
                 if snapshots.is_empty() && !output.json {
                     print_note("no snapshots");
                 } else {
