@@ -40,10 +40,11 @@ impl ContentKey {
 
     /// The key of a layer of an image of a registry.
     ///
-    /// Beside the content (`diff_id`) there is in it what shows that whoever asks may have it: the
-    /// registry, and the blob that it would give out. Otherwise a team could name the content of
-    /// another's private layer in an image of its own and get it without a question. What is below
-    /// is in it because directories that an archive leaves out are as they are there.
+    /// Beside the content (`diff_id`) there is in it who is to be asked whether a caller may have it:
+    /// the registry, and the blob that it would give out. Otherwise a team could name the content of
+    /// another's private layer in an image of a registry of its own. The key shows no right: whoever
+    /// takes a layer by it asks that registry first. What is below is in it because directories that
+    /// an archive leaves out are as they are there.
     pub fn of_image_layer(
         registry: &str,
         blob: &str,

@@ -69,7 +69,8 @@ pub struct Puller {
     public: Client,
     /// For registries that the operator names.
     trusted: Client,
-    /// Meanings of tags that anybody may read. The lock is held for a look or an entry.
+    /// Meanings of tags that anybody may read, with all their layers. The lock is held for a look or
+    /// an entry.
     resolved: Mutex<HashMap<Reference, (Instant, Arc<Resolved>)>>,
 }
 
@@ -146,8 +147,8 @@ impl Puller {
     /// Gets the image that `reference` means now, with the rights of `credentials` or else the
     /// operator's, and tells about it line by line.
     ///
-    /// Layers that are in the store already are not fetched again. With `force` the registry is
-    /// asked even if it was a moment ago.
+    /// Layers that are in the store already are not fetched again, but the registry must give them
+    /// out to this caller. With `force` the registry is asked even if it was a moment ago.
     ///
     /// # Cancel safety
     ///
@@ -183,10 +184,15 @@ impl Puller {
     ) -> Result<PulledImage, PullReason> {
         let reference: Reference = reference.parse().map_err(PullReason::Reference)?;
         let repository = self.repository(&reference, credentials).await?;
+        // Whether its layers were given out before to all who bring no credentials.
+        let mut is_known = true;
         let image = match self.resolved_before(&reference, credentials, force) {
             Some(image) => image,
-            None => match self.resolve(&reference, &repository, credentials).await {
-                Ok(image) => image,
+            None => match self.resolve(&reference, &repository).await {
+                Ok(image) => {
+                    is_known = false;
+                    Arc::new(image)
+                }
                 Err(reason) if credentials.is_none() && reason.may_pass() => {
                     let Some(last) = self.last_version(&reference).await? else {
                         return Err(reason);
@@ -218,6 +224,10 @@ impl Puller {
             );
             let bytes = match self.start_layer(key).await? {
                 LayerStart::Made(record) => {
+                    // Somebody else may have fetched it, with rights that this caller lacks.
+                    if !is_known {
+                        repository.offers(*part).await?;
+                    }
                     progress(format!("layer {} is there already", part.digest.short()));
                     record.bytes
                 }
@@ -246,6 +256,9 @@ impl Puller {
                 .checked_sub(bytes)
                 .ok_or(PullReason::TooLarge(self.registries.limits.bytes))?;
             keys.push(key);
+        }
+        if credentials.is_none() && !is_known {
+            self.remember(reference, &image).await?;
         }
         Ok(PulledImage {
             layers: keys.iter().map(ContentKey::layer).collect(),
@@ -383,15 +396,24 @@ impl Puller {
         Ok(found.map(Arc::new))
     }
 
+    /// Notes what a reference means whose layers the registry gives out to all who bring no
+    /// credentials.
     async fn remember(
         &self,
-        reference: &Reference,
+        reference: Reference,
         image: &Arc<Resolved>,
     ) -> Result<(), PullReason> {
+        {
+            let mut resolved = self.resolved.lock();
+            if resolved.len() >= MOST_RESOLVED {
+                resolved.clear();
+            }
+            resolved.insert(reference.clone(), (Instant::now(), Arc::clone(image)));
+        }
         let Some(directory) = self.registries.last_versions.clone() else {
             return Ok(());
         };
-        let (reference, image) = (reference.clone(), Arc::clone(image));
+        let image = Arc::clone(image);
         let written =
             blocking(move || LastVersions(directory).remember(&reference, &image)).await?;
         if let Err(error) = written {
@@ -419,8 +441,7 @@ impl Puller {
         &self,
         reference: &Reference,
         repository: &Repository,
-        credentials: Option<&RegistryCredentials>,
-    ) -> Result<Arc<Resolved>, PullReason> {
+    ) -> Result<Resolved, PullReason> {
         let architecture = architecture();
         let (mut digest, mut bytes) = repository.manifest(&reference.version()).await?;
         let mut document = Document::read(&bytes, architecture)?;
@@ -442,7 +463,7 @@ impl Puller {
         }
         let text = repository.document_blob(manifest.config).await?;
         let configuration = Configuration::read(&text, architecture, manifest.layers.len())?;
-        let image = Arc::new(Resolved {
+        Ok(Resolved {
             digest,
             layers: manifest
                 .layers
@@ -450,16 +471,7 @@ impl Puller {
                 .zip(configuration.diff_ids)
                 .collect(),
             environment: configuration.environment,
-        });
-        if credentials.is_none() {
-            self.remember(reference, &image).await?;
-            let mut resolved = self.resolved.lock();
-            if resolved.len() >= MOST_RESOLVED {
-                resolved.clear();
-            }
-            resolved.insert(reference.clone(), (Instant::now(), Arc::clone(&image)));
-        }
-        Ok(image)
+        })
     }
 }
 

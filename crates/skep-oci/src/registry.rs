@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE, WWW_AUTHENTICATE};
 use reqwest::{Client, Response, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -47,6 +47,14 @@ pub(crate) struct Repository {
     pub(crate) authorization: Mutex<Option<HeaderValue>>,
 }
 
+/// What is asked of a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Manifest,
+    Blob,
+    FirstByte,
+}
+
 #[derive(Deserialize)]
 struct Token {
     token: Option<String>,
@@ -68,7 +76,9 @@ struct ErrorEntry {
 impl Repository {
     /// The manifest of a version, with its digest.
     pub(crate) async fn manifest(&self, version: &str) -> Result<(Digest, Vec<u8>), PullReason> {
-        let answer = self.get(&format!("manifests/{version}"), true).await?;
+        let answer = self
+            .get(&format!("manifests/{version}"), Want::Manifest)
+            .await?;
         let bytes = self.document(answer).await?;
         let digest = Digest::of(&bytes);
         let asked = version.parse::<Digest>();
@@ -80,12 +90,22 @@ impl Repository {
 
     /// A small blob, whole.
     pub(crate) async fn document_blob(&self, part: Part) -> Result<Vec<u8>, PullReason> {
-        let answer = self.get(&format!("blobs/{}", part.digest), false).await?;
+        let answer = self.get(&blob(part), Want::Blob).await?;
         let bytes = self.document(answer).await?;
         if Digest::of(&bytes) != part.digest {
             return Err(PullReason::Digest(part.digest.to_string()));
         }
         Ok(bytes)
+    }
+
+    /// Whether this caller would be given a blob. The first byte is asked for, by the request that
+    /// fetches the whole: `HEAD` is another request, which a registry may not have or may answer by
+    /// other rules.
+    pub(crate) async fn offers(&self, part: Part) -> Result<(), PullReason> {
+        let answer = self.get(&blob(part), Want::FirstByte).await?;
+        // A connection whose answer was read serves the next question.
+        drop(read_bounded(answer, 1).await);
+        Ok(())
     }
 
     /// Writes a blob to a file, which is empty or not there, and checks that it is the one. Tells
@@ -115,7 +135,7 @@ impl Repository {
         tell: &(impl Fn(u64) + Sync),
     ) -> Result<(), PullReason> {
         let step = LEAST_NEWS.max(part.size / MOST_NEWS);
-        let answer = self.get(&format!("blobs/{}", part.digest), false).await?;
+        let answer = self.get(&blob(part), Want::Blob).await?;
         let mut chunks = answer.bytes_stream();
         let mut hash = Sha256::new();
         let mut received = 0_u64;
@@ -150,10 +170,10 @@ impl Repository {
     }
 
     /// Asks for something of the repository, and answers one challenge.
-    async fn get(&self, path: &str, is_manifest: bool) -> Result<Response, PullReason> {
-        let answer = self.send(path, is_manifest).await?;
+    async fn get(&self, path: &str, want: Want) -> Result<Response, PullReason> {
+        let answer = self.send(path, want).await?;
         if answer.status() != StatusCode::UNAUTHORIZED {
-            return self.accepted(answer, is_manifest).await;
+            return self.accepted(answer, want).await;
         }
         let values: Vec<&str> = answer
             .headers()
@@ -172,20 +192,22 @@ impl Repository {
             return Err(self.unauthenticated());
         };
         *self.authorization.lock() = Some(authorization);
-        let answer = self.send(path, is_manifest).await?;
-        self.accepted(answer, is_manifest).await
+        let answer = self.send(path, want).await?;
+        self.accepted(answer, want).await
     }
 
-    async fn send(&self, path: &str, is_manifest: bool) -> Result<Response, PullReason> {
+    async fn send(&self, path: &str, want: Want) -> Result<Response, PullReason> {
         if !self.is_trusted && is_private_literal(host_of(&self.host)) {
             return Err(PullReason::PrivateRegistry(self.host.clone()));
         }
         let (scheme, host) = (self.scheme, &self.host);
         let url = format!("{scheme}://{host}/v2/{}/{path}", self.name);
         let mut request = self.client.get(url);
-        if is_manifest {
-            request = request.header(ACCEPT, ACCEPTED).timeout(DOCUMENT_TIMEOUT);
-        }
+        request = match want {
+            Want::Manifest => request.header(ACCEPT, ACCEPTED).timeout(DOCUMENT_TIMEOUT),
+            Want::Blob => request,
+            Want::FirstByte => request.header(RANGE, "bytes=0-0").timeout(DOCUMENT_TIMEOUT),
+        };
         if let Some(authorization) = self.authorization.lock().clone() {
             request = request.header(AUTHORIZATION, authorization);
         }
@@ -247,7 +269,7 @@ impl Repository {
     }
 
     /// The answer, if it is what was asked for.
-    async fn accepted(&self, answer: Response, is_manifest: bool) -> Result<Response, PullReason> {
+    async fn accepted(&self, answer: Response, want: Want) -> Result<Response, PullReason> {
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
@@ -255,7 +277,7 @@ impl Repository {
         Err(match status {
             StatusCode::UNAUTHORIZED => self.unauthenticated(),
             StatusCode::FORBIDDEN => PullReason::Permission,
-            StatusCode::NOT_FOUND if is_manifest => {
+            StatusCode::NOT_FOUND if want == Want::Manifest => {
                 let bytes = read_bounded(answer, LARGEST_DOCUMENT)
                     .await
                     .unwrap_or_default();
@@ -328,6 +350,10 @@ pub(crate) async fn read_bounded(answer: Response, limit: usize) -> Option<Vec<u
         body.extend_from_slice(&chunk);
     }
     Some(body)
+}
+
+fn blob(part: Part) -> String {
+    format!("blobs/{}", part.digest)
 }
 
 async fn rewind(file: &mut File) -> std::io::Result<()> {

@@ -22,6 +22,10 @@ pub(crate) const TESTS: &[Test] = &[
         token,
     ),
     ("aws_gives_out_a_password_for_its_keys", aws),
+    (
+        "a_layer_of_a_private_image_is_not_had_by_its_digest",
+        named_by_another,
+    ),
 ];
 
 struct Request {
@@ -268,4 +272,76 @@ fn aws() {
     assert!(!request.contains("wjalr"), "{request}");
     let refusal = shop.refusal(&reference, Some(&credentials("evil.test/")));
     assert!(refusal.contains("the AWS region is not valid"), "{refusal}");
+}
+
+/// A registry with a private image, and a public repository whose manifest names the layer of it.
+/// Nobody is given the blob from there. A second image of that repository is its own.
+fn named_by_another() {
+    let own = Layer::new().file("own", "1").finish();
+    let secret = Layer::new().file("secret", "of team a").finish();
+    let image = |layer: &Vec<u8>| {
+        let configuration = configuration(std::env::consts::ARCH, std::slice::from_ref(layer));
+        let blob = gzip(layer);
+        let manifest = manifest(&configuration, std::slice::from_ref(&blob));
+        (manifest, configuration, blob)
+    };
+    let (private, public) = (image(&secret), image(&own));
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = Arc::clone(&seen);
+    let host = serve(move |request, _| {
+        let line = &request.line;
+        heard.lock().push(line.clone());
+        // `bee:hunter2`
+        let is_allowed = request.head.contains("Basic YmVlOmh1bnRlcjI=");
+        if line.contains("/a/private/") && !is_allowed {
+            let mut refusal = answer(401, "");
+            refusal.header = "WWW-Authenticate: Basic realm=\"r\"\r\n".to_owned();
+            return refusal;
+        }
+        let asks_for = |text: &str| line.ends_with(text);
+        if asks_for("/manifests/own") {
+            return answer(200, public.0.clone());
+        } else if line.contains("/manifests/") {
+            return answer(200, private.0.clone());
+        }
+        for document in [public.1.as_bytes(), &public.2, private.1.as_bytes()] {
+            if asks_for(&digest(document)) {
+                return answer(200, document);
+            }
+        }
+        if asks_for(&digest(&private.2)) && line.contains("/a/private/") {
+            return answer(200, private.2.clone());
+        }
+        answer(404, "")
+    });
+    let credentials = RegistryCredentials::Basic {
+        username: "bee".to_owned(),
+        password: Redacted::new("hunter2".to_owned()),
+    };
+    let (private, named) = (format!("{host}/a/private"), format!("{host}/b/public"));
+    let own = format!("{named}:own");
+    let shop = Shop::new(&host);
+    let refusal = format!("image `{named}`: the registry returned status 404");
+    assert_eq!(shop.refusal(&named, None), refusal);
+    shop.pull(&private, Some(&credentials)).unwrap();
+    // The control: whoever may have them gets layers of the store.
+    shop.pull(&private, Some(&credentials)).unwrap();
+    for _ in 0..2 {
+        shop.pull(&own, None).unwrap();
+    }
+    let lines = shop.lines.lock().join("\n");
+    assert_eq!(lines.matches("is there already").count(), 2, "{lines}");
+
+    assert_eq!(shop.refusal(&named, None), refusal);
+    let remembered = shop.pull_remembered(&named).unwrap_err().to_string();
+    assert_eq!(remembered, refusal);
+    assert_eq!(
+        shop.refusal(&private, None),
+        format!(
+            "image `{private}`: access denied: authentication failed (the registry asks for credentials)"
+        )
+    );
+    let questions = seen.lock().len();
+    shop.pull_remembered(&own).unwrap();
+    assert_eq!(seen.lock().len(), questions, "{:?}", seen.lock());
 }

@@ -227,9 +227,23 @@ impl Shop {
         reference: &str,
         credentials: Option<&RegistryCredentials>,
     ) -> Result<PulledImage, PullError> {
+        self.pull_with(reference, credentials, true)
+    }
+
+    /// The same, as a build does it that asks for nothing new.
+    pub(crate) fn pull_remembered(&self, reference: &str) -> Result<PulledImage, PullError> {
+        self.pull_with(reference, None, false)
+    }
+
+    fn pull_with(
+        &self,
+        reference: &str,
+        credentials: Option<&RegistryCredentials>,
+        force: bool,
+    ) -> Result<PulledImage, PullError> {
         let tell = |line| self.lines.lock().push(line);
         self.runtime
-            .block_on(self.puller.pull(reference, credentials, true, tell))
+            .block_on(self.puller.pull(reference, credentials, force, tell))
     }
 
     /// Directories of the layers of an image, the lowest first.
