@@ -3,6 +3,8 @@
 //! Nothing is unpacked here. An archive is written anew, with the members that are wanted, at the
 //! places and with the owners and modes that they are to have; a sandbox unpacks that.
 
+mod meter;
+
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
@@ -12,11 +14,18 @@ use std::path::{Component, Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, Builder, EntryType, Header};
 
+use meter::{MOST_HEADER_BYTES, Meter};
+
 /// Most members of an archive.
 const MOST_MEMBERS: usize = 1_000_000;
 
 /// Most bytes of names: an archive of nothing but names would take memory.
 const MOST_NAME_BYTES: usize = 64 << 20;
+
+const LONGEST_PATH: usize = 4095;
+const LONGEST_NAME: usize = 255;
+/// Each name of a path may stand for a directory that is made, with all the names above it.
+const DEEPEST_PATH: usize = 256;
 
 /// A directory that no member describes.
 const IMPLIED_MODE: u32 = 0o755;
@@ -30,12 +39,18 @@ pub(crate) enum ArchiveError {
     Outside(String),
     #[error("the uploaded archive has a member '{0}' that is no file, directory or symbolic link")]
     Kind(String),
+    #[error("the uploaded archive has a member '{0}' whose name is too long or too deep")]
+    Name(String),
+    #[error("the uploaded archive has a member whose headers take more than {} KiB", MOST_HEADER_BYTES >> 10)]
+    Headers,
     #[error("the uploaded archive has too many members")]
     TooMany,
     #[error("the uploaded files take more than {} MiB", .0 >> 20)]
     TooLarge(u64),
     #[error("source path '{0}' is outside of the uploaded files")]
     SourceOutside(String),
+    #[error("destination '{0}' is too long or too deep")]
+    Target(String),
     #[error("source path '{0}' is not in the uploaded files")]
     NoSource(String),
     #[error("cannot write the files of a step")]
@@ -84,7 +99,7 @@ pub(crate) struct Wanted {
     /// Owner of everything; `None` to keep the numbers in the archive, which only one of ours has.
     pub(crate) owner: Option<Owner>,
     pub(crate) mode: Option<u32>,
-    /// Most bytes of files.
+    /// Most bytes of the archive, with everything in it.
     pub(crate) limit: u64,
     /// Seconds since 1970, which directories have been changed at.
     pub(crate) at: u64,
@@ -110,16 +125,11 @@ impl Survey {
     pub(crate) fn of(archive: &File, limit: u64) -> Result<Self, ArchiveError> {
         let mut members = BTreeMap::new();
         let mut names = 0;
-        let mut bytes = 0;
-        each_member(archive, |entry| {
+        each_member(archive, limit, |entry| {
             let Some((path, kind)) = member(entry)? else {
                 return Ok(());
             };
             names += path.as_os_str().len();
-            bytes += entry.size();
-            if bytes > limit {
-                return Err(ArchiveError::TooLarge(limit));
-            }
             if members.len() >= MOST_MEMBERS || names > MOST_NAME_BYTES {
                 return Err(ArchiveError::TooMany);
             }
@@ -135,12 +145,17 @@ impl Survey {
             Ok(())
         })?;
         // Some clients list what is below a link; the link is what counts.
-        let links: HashSet<PathBuf> = members
-            .iter()
-            .filter(|(_, member)| member.kind == Kind::Link)
-            .map(|(path, _)| path.clone())
-            .collect();
-        members.retain(|path, _| !path.ancestors().skip(1).any(|above| links.contains(above)));
+        // They come right after it in the order of paths.
+        let mut link: Option<PathBuf> = None;
+        members.retain(|path, member| {
+            if link.as_ref().is_some_and(|link| path.starts_with(link)) {
+                return false;
+            }
+            if member.kind == Kind::Link {
+                link = Some(path.clone());
+            }
+            true
+        });
         Ok(Self { members })
     }
 
@@ -164,11 +179,16 @@ impl Survey {
         wanted: &Wanted,
         into: &File,
     ) -> Result<(), ArchiveError> {
+        if !fits(&wanted.target) {
+            let target = wanted.target.as_os_str().as_bytes();
+            return Err(ArchiveError::Target(shown(target)));
+        }
         let mut writer = Writer {
             survey: self,
             wanted,
             builder: Builder::new(into),
             made: HashSet::new(),
+            made_bytes: 0,
         };
         if self
             .kind(&wanted.source, "")
@@ -176,8 +196,7 @@ impl Survey {
         {
             writer.directories(&wanted.target)?;
         }
-        let mut bytes = 0;
-        each_member(archive, |entry| {
+        each_member(archive, wanted.limit, |entry| {
             let Some((path, kind)) = member(entry)? else {
                 return Ok(());
             };
@@ -192,10 +211,6 @@ impl Survey {
             let Ok(rest) = path.strip_prefix(&wanted.source) else {
                 return Ok(());
             };
-            bytes += entry.size();
-            if bytes > wanted.limit {
-                return Err(ArchiveError::TooLarge(wanted.limit));
-            }
             let target = wanted.target.join(rest);
             // Joining nothing would add a slash.
             let target = if rest.as_os_str().is_empty() {
@@ -213,7 +228,10 @@ struct Writer<'a> {
     survey: &'a Survey,
     wanted: &'a Wanted,
     builder: Builder<&'a File>,
+    /// Directories that are in the archive. All above one of them are in it, too.
     made: HashSet<PathBuf>,
+    /// Bytes of their names.
+    made_bytes: usize,
 }
 
 impl Writer<'_> {
@@ -252,11 +270,14 @@ impl Writer<'_> {
 
     /// Makes a directory and all above it, each once. Those that a sandbox has stay as they are.
     fn directories(&mut self, target: &Path) -> Result<(), ArchiveError> {
-        let all: Vec<_> = target.ancestors().collect();
-        for directory in all.into_iter().rev().filter(|path| *path != Path::new("/")) {
-            if !self.made.insert(directory.to_owned()) {
-                continue;
+        let is_new = |path: &&Path| *path != Path::new("/") && !self.made.contains(*path);
+        let new: Vec<_> = target.ancestors().take_while(is_new).collect();
+        for directory in new.into_iter().rev() {
+            self.made_bytes += directory.as_os_str().len();
+            if self.made.len() >= MOST_MEMBERS || self.made_bytes > MOST_NAME_BYTES {
+                return Err(ArchiveError::TooMany);
             }
+            self.made.insert(directory.to_owned());
             let own = self.described(directory);
             let numbers = own.map_or((0, 0), |own| (own.uid, own.gid));
             let mut header = self.header(self.directory_mode(directory, own), numbers);
@@ -314,10 +335,11 @@ fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
-/// Calls `look` for each member.
+/// Calls `look` for each member of an archive of at most `limit` bytes.
 fn each_member(
     mut archive: &File,
-    mut look: impl FnMut(&mut tar::Entry<'_, Box<dyn Read + '_>>) -> Result<(), ArchiveError>,
+    limit: u64,
+    mut look: impl FnMut(&mut tar::Entry<'_, Meter<'_>>) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
     let mut magic = [0; 2];
     archive.rewind().map_err(ArchiveError::Damaged)?;
@@ -329,11 +351,27 @@ fn each_member(
     } else {
         Box::new(reader)
     };
-    let mut archive = Archive::new(reader);
-    for entry in archive.entries().map_err(ArchiveError::Damaged)? {
-        look(&mut entry.map_err(ArchiveError::Damaged)?)?;
+    let (meter, gauge) = Meter::new(reader);
+    let mut archive = Archive::new(meter);
+    let mut entries = archive.entries().map_err(ArchiveError::Damaged)?;
+    loop {
+        gauge.begin_headers();
+        let entry = entries.next();
+        if gauge.is_spent() {
+            return Err(ArchiveError::Headers);
+        }
+        gauge.end_headers();
+        let Some(entry) = entry else {
+            return Ok(());
+        };
+        let mut entry = entry.map_err(ArchiveError::Damaged)?;
+        if gauge.read().saturating_add(entry.size()) > limit {
+            return Err(ArchiveError::TooLarge(limit));
+        }
+        look(&mut entry)?;
+        // What is left of it must not count as headers of the next.
+        io::copy(&mut entry, &mut io::sink()).map_err(ArchiveError::Damaged)?;
     }
-    Ok(())
 }
 
 /// Path and kind of a member; `None` for what is none, or is the root itself.
@@ -352,11 +390,22 @@ fn member(entry: &tar::Entry<'_, impl Read>) -> Result<Option<(PathBuf, Kind)>, 
     let name = entry.path_bytes();
     let path = Path::new(std::ffi::OsStr::from_bytes(&name));
     let path = clean(path).ok_or_else(|| ArchiveError::Outside(shown(&name)))?;
+    if !fits(&path) {
+        return Err(ArchiveError::Name(shown(&name)));
+    }
     Ok((!path.as_os_str().is_empty()).then_some((path, kind)))
 }
 
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().take(256).collect()
+}
+
+/// Returns true if a file system could have the path.
+fn fits(path: &Path) -> bool {
+    let is_long = |name: Component<'_>| name.as_os_str().len() > LONGEST_NAME;
+    path.as_os_str().len() <= LONGEST_PATH
+        && path.components().count() <= DEEPEST_PATH
+        && !path.components().any(is_long)
 }
 
 /// A relative path without dots; `None` if it leads out.

@@ -70,7 +70,7 @@ fn copied(
     let into = tempfile::tempfile().unwrap();
     survey.write(&archive, &wanted, &into).map_err(text)?;
     let mut lines = Vec::new();
-    each_member(&into, |entry| {
+    each_member(&into, u64::MAX, |entry| {
         assert_eq!(entry.header().uid().unwrap(), 1000);
         assert_eq!(entry.header().username(), Ok(Some("user")));
         let path = entry.path().unwrap().display().to_string();
@@ -197,4 +197,115 @@ fn a_bomb_ends_at_the_limit_and_a_broken_archive_is_said_to_be() {
     );
     let broken = Survey::of(&file(&bomb[..bomb.len() / 2]), LIMIT << 10).unwrap_err();
     assert!(matches!(broken, ArchiveError::Damaged(_)), "{broken}");
+}
+
+/// Writes a member that describes the next one, which is an empty file.
+fn described(kind: EntryType, content: &[u8]) -> Vec<u8> {
+    let mut builder = Builder::new(Vec::new());
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_size(content.len() as u64);
+    header.set_cksum();
+    builder.append(&header, content).unwrap();
+    let mut bytes = builder.into_inner().unwrap();
+    bytes.truncate(bytes.len() - 1024);
+    bytes.extend(archive(&[Plain("short", 0o644, "")]));
+    bytes
+}
+
+/// The only name in an archive, or why there is none.
+fn only_name(bytes: &[u8]) -> Result<String, String> {
+    let survey = Survey::of(&file(bytes), 64 << 20).map_err(|error| error.to_string())?;
+    let mut names = survey.members.keys();
+    let name = names.next().unwrap().display().to_string();
+    assert_eq!(names.next(), None);
+    Ok(name)
+}
+
+#[test]
+fn what_describes_a_member_is_not_read_without_end() {
+    let long = vec!["n".repeat(200); 10].join("/");
+    let record = format!("2020 path={long}\n");
+    for (kind, content) in [
+        (EntryType::GNULongName, long.as_bytes()),
+        (EntryType::XHeader, record.as_bytes()),
+    ] {
+        assert_eq!(only_name(&described(kind, content)), Ok(long.clone()));
+    }
+    let endless = vec![b'n'; 4 << 20];
+    for kind in [
+        EntryType::GNULongName,
+        EntryType::GNULongLink,
+        EntryType::XHeader,
+    ] {
+        assert_eq!(
+            only_name(&described(kind, &endless)),
+            Err(
+                "the uploaded archive has a member whose headers take more than 1024 KiB"
+                    .to_owned()
+            )
+        );
+    }
+}
+
+#[test]
+fn a_name_that_no_file_system_has_is_refused() {
+    for name in [
+        "n".repeat(255),
+        "d/".repeat(255) + "f",
+        vec!["n".repeat(255); 15].join("/"),
+    ] {
+        let bytes = described(EntryType::GNULongName, name.as_bytes());
+        assert_eq!(only_name(&bytes), Ok(name));
+    }
+    for name in [
+        "n".repeat(256),
+        "d/".repeat(256) + "f",
+        vec!["n".repeat(240); 17].join("/"),
+    ] {
+        let bytes = described(EntryType::GNULongName, name.as_bytes());
+        let refused = only_name(&bytes).unwrap_err();
+        assert!(
+            refused.ends_with("' whose name is too long or too deep"),
+            "{refused}"
+        );
+    }
+    let members = [Plain("f", 0o644, "")];
+    let refused = copied(&members, (".", &"/d".repeat(256)), None).unwrap_err();
+    assert!(refused.ends_with("' is too long or too deep"), "{refused}");
+    assert_eq!(
+        copied(&members, (".", &"/d".repeat(255)), None)
+            .unwrap()
+            .len(),
+        256
+    );
+}
+
+/// Each of these members needs two hundred directories, each with a name of four thousand bytes.
+#[test]
+fn directories_that_names_imply_have_a_bound() {
+    let mut builder = Builder::new(Vec::new());
+    for number in 0..200 {
+        let mut header = Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(0);
+        let name = format!("{number}/{}f", "directory-below-it/".repeat(200));
+        builder.append_data(&mut header, name, io::empty()).unwrap();
+    }
+    let bytes = builder.into_inner().unwrap();
+    let archive = file(&bytes);
+    let survey = Survey::of(&archive, 64 << 20).unwrap();
+    let wanted = Wanted {
+        source: PathBuf::new(),
+        target: PathBuf::from("/t"),
+        owner: None,
+        mode: None,
+        limit: 64 << 20,
+        at: 1,
+    };
+    let into = tempfile::tempfile().unwrap();
+    let refused = survey.write(&archive, &wanted, &into).unwrap_err();
+    assert!(matches!(refused, ArchiveError::TooMany), "{refused}");
+    let written = into.metadata().unwrap().len();
+    assert!(written < 2 * MOST_NAME_BYTES as u64, "{written}");
 }
