@@ -11,6 +11,7 @@ use skep_types::FilesHash;
 
 use crate::build::{Build, StepFailure};
 use crate::context::Context;
+use crate::room::Careful;
 use archive::{ArchiveError, Kind, Owner, Survey, Wanted};
 
 /// A copy, as the caller wrote it.
@@ -58,10 +59,10 @@ impl Build<'_> {
         survey: Survey,
         wanted: Wanted,
     ) -> Result<(), StepFailure> {
-        let scratch = self.engine.scratch.clone();
+        let (scratch, reserve) = (self.engine.scratch.clone(), self.engine.reserve);
         let written = tokio::task::spawn_blocking(move || {
             let into = tempfile::tempfile_in(scratch).map_err(ArchiveError::Write)?;
-            survey.write(&archive, &wanted, &into)?;
+            survey.write(&archive, &wanted, Careful::new(&into, reserve))?;
             Ok(into)
         })
         .await

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use skep_control::{BuildReports, Builds, CollectError};
 use skep_image::Catalog;
 use skep_telemetry::Tasks;
-use skep_types::{BuildFailure, BuildId, BuildOrder, BuiltTemplate, LayerKey};
+use skep_types::{BuildFailure, BuildId, BuildOrder, BuiltTemplate, LayerKey, Reserve};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -38,6 +38,8 @@ pub struct EngineOptions {
     pub host_settings: HostSettings,
     /// Directory for files that nobody needs when a step is over.
     pub scratch: PathBuf,
+    /// The part of its disk that such files leave free; `None` if they take all there is.
+    pub reserve: Option<Reserve>,
     /// Limits of builds.
     pub limits: Limits,
 }
@@ -101,6 +103,7 @@ pub(crate) struct Inner {
     pub(crate) images: Arc<dyn Images>,
     pub(crate) host_settings: HostSettings,
     pub(crate) scratch: PathBuf,
+    pub(crate) reserve: Option<Reserve>,
     pub(crate) limits: Limits,
     slots: Semaphore,
     /// The builds that run, held for a look-up or a change.
@@ -127,6 +130,7 @@ impl Engine {
             images: options.images,
             host_settings: options.host_settings,
             scratch: options.scratch,
+            reserve: options.reserve,
             limits: options.limits,
             slots,
             running: Mutex::default(),

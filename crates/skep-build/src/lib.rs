@@ -23,6 +23,7 @@ mod log;
 mod login_path;
 mod pip;
 mod provision;
+mod room;
 mod sandboxes;
 mod steps;
 mod uploads;

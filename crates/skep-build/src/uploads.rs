@@ -15,10 +15,11 @@ use std::time::SystemTime;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 use skep_control::{Upload, UploadError};
-use skep_types::{FilesHash, TeamId};
+use skep_types::{FilesHash, Reserve, TeamId};
 use tempfile::NamedTempFile;
 
 use crate::Archives;
+use crate::room::Careful;
 
 /// Largest archive, if the operator says nothing else.
 const USUAL_LIMIT: u64 = 10 << 30;
@@ -31,6 +32,7 @@ const INCOMING: &str = "incoming";
 pub struct Uploads {
     directory: Arc<Path>,
     limit: u64,
+    reserve: Option<Reserve>,
 }
 
 impl Uploads {
@@ -39,7 +41,15 @@ impl Uploads {
         Self {
             directory: directory.into().into(),
             limit: USUAL_LIMIT,
+            reserve: None,
         }
+    }
+
+    /// Sets the part of the disk that archives leave free.
+    #[must_use]
+    pub fn with_reserve(mut self, reserve: Option<Reserve>) -> Self {
+        self.reserve = reserve;
+        self
     }
 
     /// Sets the size of the largest archive.
@@ -128,12 +138,15 @@ impl Uploads {
             return Err(UploadError::TooLarge { limit });
         }
         let incoming = self.directory.join(INCOMING);
+        let (reserve, announced) = (self.reserve, upload.announced.unwrap_or(0));
         let mut file = blocking(move || {
             std::fs::create_dir_all(&incoming)?;
-            NamedTempFile::new_in(&incoming)
+            let file = Careful::new(NamedTempFile::new_in(&incoming)?, reserve);
+            file.check(announced)?;
+            Ok(file)
         })
         .await
-        .map_err(UploadError::Failed)?;
+        .map_err(failed)?;
         let mut body = upload.body;
         let mut size: u64 = 0;
         while let Some(chunk) = body.next().await {
@@ -144,13 +157,13 @@ impl Uploads {
             }
             file = blocking(move || file.write_all(&chunk).map(|()| file))
                 .await
-                .map_err(UploadError::Failed)?;
+                .map_err(failed)?;
         }
         if upload.announced.is_some_and(|announced| announced != size) {
             return Err(UploadError::Broken("it is shorter than was announced"));
         }
         let place = self.path(team, files);
-        let keeping = tokio::task::spawn_blocking(move || keep(file, &place));
+        let keeping = tokio::task::spawn_blocking(move || keep(file.into_file(), &place));
         let kept = keeping.await;
         kept.unwrap_or_else(|panic| Err(UploadError::Failed(io::Error::other(panic))))
     }
@@ -210,7 +223,15 @@ fn keep(file: NamedTempFile, place: &Path) -> Result<(), UploadError> {
         // Without this a loss of power could leave a name without a file, or none.
         File::open(directory)?.sync_all()
     };
-    keep().map_err(UploadError::Failed)
+    keep().map_err(failed)
+}
+
+fn failed(error: io::Error) -> UploadError {
+    if error.kind() == ErrorKind::StorageFull {
+        UploadError::NoRoom
+    } else {
+        UploadError::Failed(error)
+    }
 }
 
 async fn blocking<T: Send + 'static>(

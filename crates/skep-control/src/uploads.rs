@@ -83,6 +83,9 @@ pub enum UploadError {
     /// It broke off, or is not what it should be. Uploading it again may help.
     #[error("the archive is broken: {0}")]
     Broken(&'static str),
+    /// The disk has no room for it now. Uploading it later may help.
+    #[error("the server's disk has no room for the archive; try again later")]
+    NoRoom,
     /// The disk did not take it.
     #[error("cannot keep the archive")]
     Failed(#[source] io::Error),

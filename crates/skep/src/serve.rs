@@ -25,7 +25,7 @@ use skep_proxy::{DemandTokens, Listener, Proxy, ProxyConfig};
 use skep_store::Store;
 use skep_telemetry::Chain;
 use skep_telemetry::trace::TraceOptions;
-use skep_types::{NodeId, Resources, TemplateReference};
+use skep_types::{NodeId, Reserve, Resources, TemplateReference};
 use skep_volume::LocalVolumes;
 use skep_webhooks::{Backoff, Dispatcher, DispatcherOptions, SystemClock};
 use tokio::io::AsyncReadExt as _;
@@ -407,7 +407,8 @@ fn open_builds(
     built: &Arc<Catalog>,
     packages: Option<&PackageSettings>,
 ) -> Result<(Engine, Uploads), CliError> {
-    let uploads = Uploads::new(config.data_dir.join("uploads"));
+    let reserve = disk_reserve(config);
+    let uploads = Uploads::new(config.data_dir.join("uploads")).with_reserve(reserve);
     if let Err(error) = uploads.clear_incoming() {
         tracing::warn!(%error, "unfinished uploads of the last server are not removed");
     }
@@ -423,6 +424,7 @@ fn open_builds(
         images: Arc::new(RegistryImages(puller(config, built)?)),
         host_settings: settings_for_images(packages),
         scratch: config.data_dir.clone(),
+        reserve,
         limits: build_limits(config.builds),
     });
     Ok((engine, uploads))
@@ -517,11 +519,15 @@ fn puller(config: &Config, catalog: &Catalog) -> Result<Puller, CliError> {
     Puller::new(catalog.clone(), unpacker, registries).map_err(CliError::failure)
 }
 
+/// The part of the disk that everything leaves free; `None` without admission.
+fn disk_reserve(config: &Config) -> Option<Reserve> {
+    let policy = config.admission.policy();
+    policy.enabled.then_some(policy.disk_reserve)
+}
+
 /// The volumes of this host, which leave the same of its disk free as sandboxes do.
 fn local_volumes(config: &Config) -> Result<Arc<LocalVolumes>, CliError> {
-    let policy = config.admission.policy();
-    let reserve = policy.enabled.then_some(policy.disk_reserve);
-    let volumes = LocalVolumes::new(config.data_dir.join("volumes"), reserve);
+    let volumes = LocalVolumes::new(config.data_dir.join("volumes"), disk_reserve(config));
     Ok(Arc::new(volumes.map_err(CliError::failure)?))
 }
 

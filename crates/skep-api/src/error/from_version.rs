@@ -81,6 +81,9 @@ impl From<UploadError> for ApiError {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", message)
             }
             UploadError::Broken(_) => Self::bad_request("upload_broken", message),
+            UploadError::NoRoom => {
+                Self::unavailable("server_disk_full", message).retry(Retry::After(5))
+            }
             UploadError::Failed(_) => {
                 tracing::error!(error = %Chain(&error), "an upload was not kept");
                 Self::unavailable(

@@ -14,6 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, Builder, EntryType, Header};
 
+use crate::room::Careful;
 use meter::{MOST_HEADER_BYTES, Meter};
 
 /// Most members of an archive.
@@ -53,6 +54,8 @@ pub(crate) enum ArchiveError {
     Target(String),
     #[error("source path '{0}' is not in the uploaded files")]
     NoSource(String),
+    #[error("the server's disk has no room for the files of a step; try again later")]
+    NoRoom,
     #[error("cannot write the files of a step")]
     Write(#[source] io::Error),
 }
@@ -177,7 +180,7 @@ impl Survey {
         &self,
         archive: &File,
         wanted: &Wanted,
-        into: &File,
+        into: Careful<&File>,
     ) -> Result<(), ArchiveError> {
         if !fits(&wanted.target) {
             let target = wanted.target.as_os_str().as_bytes();
@@ -220,14 +223,14 @@ impl Survey {
             };
             writer.member(entry, kind, &target)
         })?;
-        writer.builder.finish().map_err(ArchiveError::Write)
+        writer.builder.finish().map_err(unwritten)
     }
 }
 
 struct Writer<'a> {
     survey: &'a Survey,
     wanted: &'a Wanted,
-    builder: Builder<&'a File>,
+    builder: Builder<Careful<&'a File>>,
     /// Directories that are in the archive. All above one of them are in it, too.
     made: HashSet<PathBuf>,
     /// Bytes of their names.
@@ -260,12 +263,12 @@ impl Writer<'_> {
                 .unwrap_or_default()
                 .into_owned();
             let added = self.builder.append_link(&mut header, path, to);
-            return added.map_err(ArchiveError::Write);
+            return added.map_err(unwritten);
         }
         header.set_entry_type(EntryType::Regular);
         header.set_size(entry.size());
         let added = self.builder.append_data(&mut header, path, entry);
-        added.map_err(ArchiveError::Write)
+        added.map_err(unwritten)
     }
 
     /// Makes a directory and all above it, each once. Those that a sandbox has stay as they are.
@@ -285,7 +288,7 @@ impl Writer<'_> {
             header.set_size(0);
             header.set_mtime(self.wanted.at);
             let added = (self.builder).append_data(&mut header, relative(directory), io::empty());
-            added.map_err(ArchiveError::Write)?;
+            added.map_err(unwritten)?;
         }
         Ok(())
     }
@@ -328,6 +331,14 @@ impl Writer<'_> {
             }
         }
         header
+    }
+}
+
+fn unwritten(error: io::Error) -> ArchiveError {
+    if error.kind() == io::ErrorKind::StorageFull {
+        ArchiveError::NoRoom
+    } else {
+        ArchiveError::Write(error)
     }
 }
 

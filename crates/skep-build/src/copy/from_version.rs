@@ -12,11 +12,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use skep_types::{LayerKey, VersionCopy};
 
-use super::archive::{Kind, Survey, Wanted};
+use super::archive::{ArchiveError, Kind, Survey, Wanted};
 use super::refused;
 use crate::build::{Build, StepFailure};
 use crate::context::{Context, STANDARD_PATH};
 use crate::log::Kept;
+use crate::room::Careful;
 use crate::sandboxes::{BuildSandbox, Command, Output, RunError, Stream};
 
 /// Time limit for packing the files of one source.
@@ -75,8 +76,12 @@ impl Build<'_> {
             )));
         }
         let mut packed = Vec::new();
+        // All of them are on the disk at once.
+        let mut left = self.engine.limits.layer_bytes;
         for found in found {
-            let archive = self.pack(source.as_ref(), &found).await?;
+            let archive = self.pack(source.as_ref(), &found, left).await?;
+            let size = archive.metadata().map_err(StepFailure::platform)?.len();
+            left = left.saturating_sub(size);
             packed.push((found, archive));
         }
         // Its place may be needed for the step's own.
@@ -106,7 +111,12 @@ impl Build<'_> {
     }
 
     /// An archive of something, made by a sandbox.
-    async fn pack(&self, sandbox: &dyn BuildSandbox, found: &Found) -> Result<File, StepFailure> {
+    async fn pack(
+        &self,
+        sandbox: &dyn BuildSandbox,
+        found: &Found,
+        limit: u64,
+    ) -> Result<File, StepFailure> {
         let real = Path::new(&found.real);
         let inside = ["-C", &found.real, "."];
         let above = real.parent().map(Path::to_string_lossy);
@@ -119,7 +129,6 @@ impl Build<'_> {
         // Files that are one there are several here, and what is mounted is of no layer.
         arguments.extend(["--hard-dereference", "--one-file-system"]);
         arguments.extend(what);
-        let limit = self.engine.limits.layer_bytes;
         let packed = self.packed(sandbox, &arguments, limit).await?;
         Ok(packed.file)
     }
@@ -141,7 +150,7 @@ impl Build<'_> {
         let file = tempfile::tempfile_in(&self.engine.scratch).map_err(StepFailure::platform)?;
         let kept = Arc::new(Packing {
             state: Mutex::new(PackingState {
-                packed: Packed { file },
+                packed: Careful::new(file, self.engine.reserve),
                 left: limit,
                 failure: None,
             }),
@@ -165,19 +174,24 @@ impl Build<'_> {
         }
         let mut state = kept.state.lock();
         if let Some(error) = state.failure.take() {
-            let is_too_large = error.kind() == io::ErrorKind::FileTooLarge;
+            let (is_too_large, is_full) = (
+                error.kind() == io::ErrorKind::FileTooLarge,
+                error.kind() == io::ErrorKind::StorageFull,
+            );
             return Err(if is_too_large {
                 StepFailure::caller(format!(
                     "the files to copy take more than {} MiB",
-                    limit >> 20
+                    self.engine.limits.layer_bytes >> 20
                 ))
+            } else if is_full {
+                refused(ArchiveError::NoRoom)
             } else {
                 StepFailure::platform(error)
             });
         }
         let file = state
             .packed
-            .file
+            .file()
             .try_clone()
             .map_err(StepFailure::platform)?;
         Ok(Packed { file })
@@ -260,7 +274,7 @@ struct Packing {
 }
 
 struct PackingState {
-    packed: Packed,
+    packed: Careful<File>,
     /// Bytes that may still come.
     left: u64,
     failure: Option<io::Error>,
@@ -280,7 +294,7 @@ impl Output for Packing {
         let written = if length > state.left {
             Err(io::ErrorKind::FileTooLarge.into())
         } else {
-            state.packed.file.write_all(bytes)
+            state.packed.write_all(bytes)
         };
         state.left = state.left.saturating_sub(length);
         state.failure = written.err();

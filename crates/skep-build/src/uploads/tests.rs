@@ -209,3 +209,22 @@ async fn an_archive_that_nobody_has_asked_for_since_goes() {
     assert!(!fixture.is_present());
     assert_eq!(fixture.count(), 0);
 }
+
+#[tokio::test]
+async fn an_archive_leaves_the_reserve_of_the_disk_free() {
+    let mut fixture = Fixture::new();
+    let body = tar(1);
+    fixture.uploads = fixture.uploads.with_reserve(Some(Reserve::Percent(100.0)));
+    for announced in [length(&body), None] {
+        let refused = fixture.send(announced, &body).await.unwrap_err();
+        assert_eq!(
+            refused,
+            "the server's disk has no room for the archive; try again later"
+        );
+        assert_eq!((fixture.is_present(), fixture.count()), (false, 0));
+    }
+    // The control.
+    fixture.uploads = fixture.uploads.with_reserve(Some(Reserve::Bytes(1)));
+    fixture.send(length(&body), &body).await.unwrap();
+    assert!(fixture.is_present());
+}

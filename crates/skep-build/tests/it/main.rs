@@ -53,6 +53,7 @@ impl Host {
                 ],
             },
             scratch: directory.path().to_owned(),
+            reserve: None,
             limits,
         });
         Self {

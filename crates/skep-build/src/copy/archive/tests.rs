@@ -1,5 +1,7 @@
 use std::io::Write as _;
 
+use skep_types::Reserve;
+
 use super::*;
 
 const LIMIT: u64 = 1 << 20;
@@ -68,7 +70,9 @@ fn copied(
         at: 1,
     };
     let into = tempfile::tempfile().unwrap();
-    survey.write(&archive, &wanted, &into).map_err(text)?;
+    survey
+        .write(&archive, &wanted, Careful::new(&into, None))
+        .map_err(text)?;
     let mut lines = Vec::new();
     each_member(&into, u64::MAX, |entry| {
         assert_eq!(entry.header().uid().unwrap(), 1000);
@@ -304,8 +308,29 @@ fn directories_that_names_imply_have_a_bound() {
         at: 1,
     };
     let into = tempfile::tempfile().unwrap();
-    let refused = survey.write(&archive, &wanted, &into).unwrap_err();
+    let refused = survey
+        .write(&archive, &wanted, Careful::new(&into, None))
+        .unwrap_err();
     assert!(matches!(refused, ArchiveError::TooMany), "{refused}");
     let written = into.metadata().unwrap().len();
     assert!(written < 2 * MOST_NAME_BYTES as u64, "{written}");
+}
+
+#[test]
+fn a_copy_leaves_the_reserve_of_the_disk_free() {
+    let archive = file(&archive(&[Plain("f", 0o644, "x")]));
+    let survey = Survey::of(&archive, LIMIT).unwrap();
+    let wanted = Wanted {
+        source: PathBuf::new(),
+        target: PathBuf::from("/t"),
+        owner: None,
+        mode: None,
+        limit: LIMIT,
+        at: 1,
+    };
+    let into = tempfile::tempfile().unwrap();
+    let write = |reserve| survey.write(&archive, &wanted, Careful::new(&into, Some(reserve)));
+    write(Reserve::Bytes(1)).unwrap();
+    let refused = write(Reserve::Percent(100.0)).unwrap_err();
+    assert!(matches!(refused, ArchiveError::NoRoom), "{refused}");
 }
