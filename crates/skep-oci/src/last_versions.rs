@@ -1,4 +1,4 @@
-//! What references meant last, for the time when a registry does not answer.
+//! Last known meanings of references, for the time when a registry does not answer.
 
 use std::fs;
 use std::io;
@@ -33,7 +33,7 @@ struct Layer {
 }
 
 impl LastVersions {
-    /// What a reference meant; `None` if nothing is known, or nothing that can be read. Blocks.
+    /// Last known meaning of a reference; `None` if nothing is known, or nothing that can be read. Blocks.
     pub(crate) fn find(&self, reference: &Reference) -> Option<Resolved> {
         let bytes = fs::read(self.path(reference)).ok()?;
         let record: Record = serde_json::from_slice(&bytes).ok()?;

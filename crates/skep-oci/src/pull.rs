@@ -383,7 +383,7 @@ impl Puller {
         })
     }
 
-    /// What a reference meant when its registry last answered, for callers without credentials.
+    /// Meaning of a reference when its registry last answered, for callers without credentials.
     async fn last_version(
         &self,
         reference: &Reference,
