@@ -61,6 +61,6 @@ pub use page_out::page_out;
 pub use page_out_process::{MOST_RANGES, page_out_process};
 pub use pidfd::{Termination, termination};
 pub use port::forget_sharing;
-pub use remove_tree::empty_directory;
+pub use remove_tree::{empty_directory, empty_directory_while};
 pub use signals::reset_signals;
 pub use sparse_file::{copy_data, copy_sparse, share_blocks};

@@ -31,6 +31,22 @@ const MAX_ATTEMPTS: usize = 100;
 ///
 /// The error of the system call that failed; what was not reached is left.
 pub fn empty_directory(root: OwnedFd, prefix: String) -> Result<(), Errno> {
+    empty_directory_while(root, prefix, || true)
+}
+
+/// [`empty_directory`] for as long as `goes_on` says so, which is asked before each name. Whoever
+/// works in the directory, or has it open, can fill it faster than it is emptied, wherever it was
+/// moved.
+///
+/// # Errors
+///
+/// `ECANCELED` if `goes_on` said no, `ENOTEMPTY` if others filled a directory again and again; else
+/// the error of the system call that failed. What was not reached is left.
+pub fn empty_directory_while(
+    root: OwnedFd,
+    prefix: String,
+    mut goes_on: impl FnMut() -> bool,
+) -> Result<(), Errno> {
     let mut way = vec![Level {
         directory: Dir::new(root)?,
         name: CString::default(),
@@ -38,7 +54,7 @@ pub fn empty_directory(root: OwnedFd, prefix: String) -> Result<(), Errno> {
     let mut lift = Lift { prefix, count: 0 };
     let mut attempts = MAX_ATTEMPTS;
     while let Some(mut level) = way.pop() {
-        match next_directory(&mut level.directory)? {
+        match next_directory(&mut level.directory, &mut goes_on)? {
             Some(name) => {
                 let depth = way.len();
                 let is_lifted = match way.first_mut() {
@@ -126,8 +142,14 @@ impl Lift {
 }
 
 /// Removes files until there is a directory, which is answered.
-fn next_directory(directory: &mut Dir) -> Result<Option<CString>, Errno> {
+fn next_directory(
+    directory: &mut Dir,
+    goes_on: &mut impl FnMut() -> bool,
+) -> Result<Option<CString>, Errno> {
     while let Some(found) = directory.read() {
+        if !goes_on() {
+            return Err(Errno::CANCELED);
+        }
         let found = found?;
         let name = found.file_name();
         if name.to_bytes() == b"." || name.to_bytes() == b".." {

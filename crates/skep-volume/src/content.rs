@@ -18,7 +18,8 @@ mod upload;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use rustix::fs::{
@@ -26,6 +27,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use skep_linux::open_resolved;
+use skep_types::VolumeId;
 
 pub use list::MOST_ENTRIES;
 pub use upload::{Upload, WriteMode};
@@ -114,22 +116,34 @@ pub struct Content {
     root: OwnedFd,
     /// Directory that no sandbox sees.
     staging: OwnedFd,
+    /// Beginning of the names in it, which no earlier server has used: what was left may be there.
+    prefix: String,
     /// Numbers of names in it.
     next: AtomicU64,
+    /// Set when the server stops: what takes long is left to the next one.
+    stopping: Arc<AtomicBool>,
 }
 
 impl Content {
-    /// The files below `root`. What is in `staging`, a directory of the same file system, is removed:
-    /// nobody else works on it.
-    pub(crate) fn new(root: OwnedFd, staging: OwnedFd) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let swept = openat(&staging, ".", flags, Mode::empty())?;
-        skep_linux::empty_directory(swept, "lifted".to_owned())?;
-        Ok(Self {
+    /// The files below `root`. What is in `staging`, a directory of the same file system, is removed,
+    /// or as much of it as can be: nobody else works on it but sandboxes that worked there before.
+    pub(crate) fn new(
+        root: OwnedFd,
+        staging: OwnedFd,
+        stopping: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let content = Self {
             root,
             staging,
+            // Random, as the ids of volumes are.
+            prefix: VolumeId::random().to_string(),
             next: AtomicU64::new(0),
-        })
+            stopping,
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let swept = openat(&content.staging, ".", flags, Mode::empty())?;
+        content.empty(swept, &content.staged_name())?;
+        Ok(content)
     }
 
     /// Describes what is at a path.
@@ -203,9 +217,10 @@ impl Content {
         Ok(describe(path, stat, Some(target)))
     }
 
-    /// A name in the staging directory that nobody has used since it was swept.
+    /// A name in the staging directory that nobody has used.
     fn staged_name(&self) -> String {
-        self.next.fetch_add(1, Ordering::Relaxed).to_string()
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{number}", self.prefix)
     }
 }
 

@@ -89,7 +89,10 @@ impl Backend for FakeVolumes {
                 Mode::empty(),
             )?)
         };
-        let content = || Content::new(open(<dyn Backend>::SHOWN)?, open("staging")?);
+        let content = || {
+            let (root, staging) = (open(<dyn Backend>::SHOWN)?, open("staging")?);
+            Content::new(root, staging, Arc::default())
+        };
         Ok(Arc::new(
             content().map_err(VolumeError::host("open a volume"))?,
         ))

@@ -7,7 +7,6 @@
 
 mod image;
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -15,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -38,10 +38,15 @@ pub struct LocalVolumes {
     directory: PathBuf,
     /// The part of the host's disk that is left free; `None` if nothing is.
     reserve: Option<Reserve>,
-    /// Volumes that are mounted for the server. Held while one is mounted, so that each gets one
-    /// device.
-    mounted: Mutex<HashMap<VolumeId, Mounted>>,
+    /// Volumes that are mounted for the server, or may be. Never held while anything waits.
+    mounted: Mutex<HashMap<VolumeId, Place>>,
+    /// Set when the server stops.
+    stopping: Arc<AtomicBool>,
 }
+
+/// The place of one volume. Held while it is mounted, so that it gets one device; whoever works on
+/// another volume does not wait for what sandboxes have left in this one.
+type Place = Arc<Mutex<Option<Mounted>>>;
 
 /// A volume that the server has mounted.
 #[derive(Debug)]
@@ -65,11 +70,22 @@ impl LocalVolumes {
             directory,
             reserve,
             mounted: Mutex::default(),
+            stopping: Arc::default(),
         })
+    }
+
+    /// Ends removals that go on, because the server stops. What they leave is out of sight, and
+    /// removed when its volume is next opened.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     fn image(&self, volume: VolumeId) -> PathBuf {
         self.directory.join(format!("{volume}.{EXTENSION}"))
+    }
+
+    fn place(&self, volume: VolumeId) -> Place {
+        Arc::clone(self.mounted.lock().entry(volume).or_default())
     }
 
     /// Works on a volume that is mounted, or is now.
@@ -78,11 +94,12 @@ impl LocalVolumes {
         volume: VolumeId,
         work: impl FnOnce(&Mounted) -> Result<T, VolumeError>,
     ) -> Result<T, VolumeError> {
-        let mut all = self.mounted.lock();
-        let mounted = match all.entry(volume) {
-            Entry::Occupied(mounted) => mounted.into_mut(),
-            Entry::Vacant(place) => {
-                let mounted = mount(&self.image(volume));
+        let place = self.place(volume);
+        let mut place = place.lock();
+        let mounted = match place.as_mut() {
+            Some(mounted) => mounted,
+            None => {
+                let mounted = mount(&self.image(volume), Arc::clone(&self.stopping));
                 place.insert(mounted.map_err(VolumeError::host("mount a volume"))?)
             }
         };
@@ -149,8 +166,10 @@ impl Backend for LocalVolumes {
     }
 
     fn remove(&self, volume: VolumeId) -> Result<(), VolumeError> {
-        let let_go = self.mounted.lock().remove(&volume);
-        drop(let_go);
+        // Held until the file is gone, so that nobody mounts it once more.
+        let place = self.place(volume);
+        let mut place = place.lock();
+        *place = None;
         match fs::remove_file(self.image(volume)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(VolumeError::host("remove a volume")(error))
@@ -222,16 +241,18 @@ impl Backend for LocalVolumes {
     }
 
     fn rest(&self) {
-        let mut all = self.mounted.lock();
-        let idle: Vec<VolumeId> = (all.iter())
-            .filter(|(_, mounted)| {
-                mounted.used_at.elapsed() >= IDLE && Arc::strong_count(&mounted.content) == 1
-            })
-            .map(|(volume, _)| *volume)
-            .collect();
-        for volume in idle {
-            all.remove(&volume);
+        let places: Vec<Place> = self.mounted.lock().values().cloned().collect();
+        for place in places {
+            // Whoever has it uses it.
+            if let Some(mut mounted) = place.try_lock() {
+                mounted.take_if(|mounted| {
+                    mounted.used_at.elapsed() >= IDLE && Arc::strong_count(&mounted.content) == 1
+                });
+            }
         }
+        (self.mounted.lock()).retain(|_, place| {
+            Arc::strong_count(place) > 1 || place.try_lock().is_none_or(|found| found.is_some())
+        });
     }
 
     fn bytes(&self) -> u64 {
@@ -245,7 +266,7 @@ impl Backend for LocalVolumes {
 }
 
 /// Mounts a volume nowhere, with the device that it has already, or a new one.
-fn mount(path: &Path) -> io::Result<Mounted> {
+fn mount(path: &Path, stopping: Arc<AtomicBool>) -> io::Result<Mounted> {
     let device = match skep_linux::attached_loop_device(path)? {
         Some(device) => device,
         None => {
@@ -273,7 +294,7 @@ fn mount(path: &Path) -> io::Result<Mounted> {
     let root = place(<dyn Backend>::SHOWN, 0o777, image::OWNER)?;
     let staging = place(STAGING, 0o700, 0)?;
     Ok(Mounted {
-        content: Arc::new(Content::new(root, staging)?),
+        content: Arc::new(Content::new(root, staging, stopping)?),
         device,
         mount,
         used_at: Instant::now(),

@@ -130,6 +130,7 @@ pub(crate) async fn serve(
     }
     tracing::info!("stopping");
     shutdown.cancel();
+    parts.volumes.stop();
     if let Some(building) = building {
         building.stop().await;
     }
@@ -209,6 +210,7 @@ struct Server {
     builds: Engine,
     webhooks: Dispatcher,
     mirror: Option<Mirror>,
+    volumes: Arc<LocalVolumes>,
     front: Proxy,
     listeners: Vec<Listener>,
     ready: Ready,
@@ -279,7 +281,7 @@ impl Server {
             launches: isolation.launches(),
             zygotes: isolation.zygotes(),
             leftovers: isolation.leftovers(),
-            volumes,
+            volumes: Arc::clone(&volumes),
             mirror: mirror.as_ref().map(Mirror::metrics),
             proxy: OnceLock::new(),
         });
@@ -329,6 +331,7 @@ impl Server {
             builds,
             webhooks,
             mirror,
+            volumes,
             front,
             listeners: [Some(listener), own_listener]
                 .into_iter()

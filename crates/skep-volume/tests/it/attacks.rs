@@ -4,10 +4,12 @@ use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
-use skep_volume::{Attributes, Backend as _, ContentError, EntryKind, WriteMode};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
+use skep_types::VolumeId;
+use skep_volume::{Attributes, Backend as _, ContentError, EntryKind, LocalVolumes, WriteMode};
 
 use crate::{Bed, OWNER, path, read, write};
 
@@ -117,6 +119,158 @@ fn pipes_sockets_and_devices_are_never_opened() {
     write(&bed.content, "/pipe", b"x", WriteMode::Replace).unwrap();
     assert_eq!(read(&bed.content, "/pipe").unwrap(), b"x");
     bed.content.remove(&path("/zero")).unwrap();
+}
+
+#[test]
+fn a_deletion_ends_although_a_sandbox_goes_on_to_write_in_what_is_deleted() {
+    let bed = Bed::new(16);
+    let (_mount, inside) = inside(&bed);
+    fs::create_dir_all(format!("{inside}/d/below")).unwrap();
+    let (is_over, made) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    // As a process does whose working directory it is, wherever that is moved.
+    let writing: Vec<_> = (0..3)
+        .map(|_| {
+            let directory = fs::File::open(format!("{inside}/d/below")).unwrap();
+            let (is_over, made) = (Arc::clone(&is_over), Arc::clone(&made));
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let number = made.fetch_add(1, Ordering::Relaxed);
+                    let (flags, mode) = (OFlags::CREATE | OFlags::WRONLY, Mode::RWXU);
+                    // The volume may be full now and then.
+                    openat(&directory, format!("f{number}"), flags, mode).ok();
+                }
+            })
+        })
+        .collect();
+    let some_are_made = || {
+        let before = made.load(Ordering::Relaxed);
+        skep_testkit::wait_for(Duration::from_secs(60), || {
+            match made.load(Ordering::Relaxed) - before {
+                0..100 => Err("nobody writes"),
+                _ => Ok(()),
+            }
+        });
+    };
+    some_are_made();
+    let removed = bed.content.remove(&path("/d"));
+    some_are_made();
+    is_over.store(true, Ordering::Relaxed);
+    for writing in writing {
+        writing.join().unwrap();
+    }
+    removed.unwrap();
+    assert_eq!(bed.content.list(&path("/"), 1).unwrap(), []);
+    // Nor does what is left keep anybody from the volume, or from its names.
+    let directory = bed.directory.path().join("volumes");
+    let next = LocalVolumes::new(directory, None).unwrap();
+    let content = next.content(bed.volume).unwrap();
+    write(&content, "/d/a", b"x", WriteMode::Replace).unwrap();
+    content.remove(&path("/d")).unwrap();
+    let staging = fs::read_dir(format!("{inside}/../staging")).unwrap();
+    assert_eq!(staging.count(), 0, "what was left is swept");
+}
+
+#[test]
+fn a_deletion_removes_no_more_names_than_a_volume_can_have_had_and_the_next_goes_on() {
+    const LINKS: usize = 60_000;
+    let bed = Bed::new(64);
+    let (_mount, inside) = inside(&bed);
+    // Names without end, as far as anybody can tell who removes them: few files have as many.
+    let plant = |directory: &str, files: usize| {
+        fs::create_dir(format!("{inside}/{directory}")).unwrap();
+        for file in 0..files {
+            let first = format!("{inside}/{directory}/{file}");
+            fs::write(&first, "").unwrap();
+            for link in 0..LINKS {
+                fs::hard_link(&first, format!("{first}-{link}")).unwrap();
+            }
+        }
+    };
+    plant("few", 1);
+    plant("many", 2);
+    let left = || {
+        let staging = fs::read_dir(format!("{inside}/../staging")).unwrap();
+        let directories = staging.map(|directory| directory.unwrap().path());
+        let names = directories.map(|directory| fs::read_dir(directory).unwrap().count());
+        names.sum::<usize>()
+    };
+    bed.content.remove(&path("/few")).unwrap();
+    assert_eq!(left(), 0, "the control is removed at once");
+    bed.content.remove(&path("/many")).unwrap();
+    assert!(left() > 0);
+    assert_eq!(bed.content.list(&path("/"), 1).unwrap(), []);
+    let directory = bed.directory.path().join("volumes");
+    let next = LocalVolumes::new(directory, None).unwrap();
+    let _content = next.content(bed.volume).unwrap();
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn a_server_that_stops_leaves_deletions_to_the_next_one() {
+    let bed = Bed::new(16);
+    for name in ["a", "b"] {
+        write(
+            &bed.content,
+            &format!("/d/{name}"),
+            b"x",
+            WriteMode::Replace,
+        )
+        .unwrap();
+    }
+    bed.volumes.stop();
+    bed.content.remove(&path("/d")).unwrap();
+    assert_eq!(bed.content.list(&path("/"), 1).unwrap(), []);
+    let (_mount, inside) = inside(&bed);
+    let staging = format!("{inside}/../staging");
+    assert_eq!(fs::read_dir(&staging).unwrap().count(), 1);
+    let directory = bed.directory.path().join("volumes");
+    let next = LocalVolumes::new(directory, None).unwrap();
+    let _content = next.content(bed.volume).unwrap();
+    assert_eq!(fs::read_dir(&staging).unwrap().count(), 0);
+}
+
+#[test]
+fn a_volume_that_cannot_be_opened_now_holds_up_no_other() {
+    const DEADLINE: Duration = Duration::from_secs(30);
+    let bed = Bed::new(16);
+    let other = VolumeId::random();
+    bed.volumes.make(other, 16).unwrap();
+    let (_mount, inside) = inside(&bed);
+    let directory = bed.directory.path().join("volumes");
+    let next = Arc::new(LocalVolumes::new(directory, None).unwrap());
+    // To sweep what sandboxes left may take long; here it waits for as long as we like.
+    fs::write(format!("{inside}/../staging/left"), "").unwrap();
+    let frozen = skep_linux::FrozenFilesystem::freeze(fs::File::open(&inside).unwrap()).unwrap();
+    let open = |volume: VolumeId| {
+        let (next, (sending, receiving)) = (Arc::clone(&next), std::sync::mpsc::channel());
+        let opening = std::thread::spawn(move || {
+            sending.send(rustix::thread::gettid()).unwrap();
+            next.content(volume).map(drop).unwrap();
+        });
+        (receiving.recv().unwrap(), opening)
+    };
+    let (thread, held_up) = open(bed.volume);
+    let state = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+    skep_testkit::wait_for(DEADLINE, || {
+        let stat = fs::read_to_string(&state).unwrap();
+        if stat.contains(") D ") {
+            Ok(())
+        } else {
+            Err(stat)
+        }
+    });
+    let (_, opening) = open(other);
+    skep_testkit::wait_for(DEADLINE, || match opening.is_finished() {
+        true => Ok(()),
+        false => Err("the other volume is not opened"),
+    });
+    assert!(!held_up.is_finished(), "the control waits");
+    opening.join().unwrap();
+    drop(frozen);
+    held_up.join().unwrap();
 }
 
 #[test]
