@@ -109,11 +109,22 @@ impl VolumeFiles {
 
     /// The entries of a directory, down to `depth` levels.
     ///
+    /// # Cancel safety
+    ///
+    /// A dropped call ends the work.
+    ///
     /// # Errors
     ///
     /// [`FilesError`].
     pub async fn list(&self, path: VolumePath, depth: u32) -> Result<Vec<Entry>, FilesError> {
-        self.work(move |content| content.list(&path, depth)).await
+        // Gone when the caller is, who drops this call.
+        let caller = Arc::new(());
+        let called = Arc::downgrade(&caller);
+        let listing =
+            self.work(move |content| content.list(&path, depth, || called.strong_count() > 0));
+        let listed = listing.await;
+        drop(caller);
+        listed
     }
 
     /// Makes a directory; with `force` those above it, too.

@@ -95,7 +95,7 @@ pub enum EntryKind {
     File,
     /// A directory.
     Directory,
-    /// A link that leads nowhere in the volume.
+    /// A link that leads nowhere in the volume, or was not followed: it takes too long.
     Symlink,
     /// A pipe, a socket or a device.
     Other,
@@ -158,7 +158,8 @@ impl Content {
             return Ok(describe(path, stat, None));
         };
         let parent = self.directory(&above).map_err(failed())?;
-        self.entry(&parent, name, path).map_err(failed())
+        let follow = || self.resolve(path, OFlags::PATH);
+        self.entry(&parent, name, path, follow).map_err(failed())
     }
 
     /// Opens a file for reading.
@@ -197,8 +198,14 @@ impl Content {
         self.resolve(path, DIRECTORY)
     }
 
-    /// Describes an entry of a directory; a link by what it leads to.
-    fn entry(&self, parent: &OwnedFd, name: &str, path: &VolumePath) -> io::Result<Entry> {
+    /// Describes an entry of a directory; a link by what `follow` finds where it leads to.
+    fn entry(
+        &self,
+        parent: &OwnedFd,
+        name: &str,
+        path: &VolumePath,
+        follow: impl FnOnce() -> io::Result<OwnedFd>,
+    ) -> io::Result<Entry> {
         let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return Ok(describe(path, stat, None));
@@ -209,8 +216,7 @@ impl Content {
             Err(Errno::INVAL) => return Err(Errno::NOENT.into()),
             Err(errno) => return Err(errno.into()),
         };
-        let followed = self.resolve(path, OFlags::PATH);
-        let stat = match followed.and_then(|found| Ok(fstat(found)?)) {
+        let stat = match follow().and_then(|found| Ok(fstat(found)?)) {
             Ok(followed) => followed,
             Err(_leads_nowhere) => stat,
         };

@@ -82,13 +82,49 @@ fn links_that_stay_in_the_volume_work() {
     let entry = bed.content.stat(&path("/current")).unwrap();
     assert_eq!(entry.kind, EntryKind::Directory);
     assert_eq!(entry.target.as_deref(), Some("v1"));
-    let entries = bed.content.list(&path("/"), 5).unwrap();
+    let entries = bed.content.list(&path("/"), 5, || true).unwrap();
     let listed: Vec<_> = entries.iter().map(|entry| entry.path.as_str()).collect();
     assert_eq!(
         listed,
         ["/current", "/v1", "/v1/a"],
         "links are not entered"
     );
+}
+
+#[test]
+fn links_that_take_long_to_follow_do_not_hold_up_a_listing() {
+    const LINKS: usize = 20_000;
+    let bed = Bed::new(16);
+    let (_mount, inside) = inside(&bed);
+    write(&bed.content, "/l0", b"x", WriteMode::New).unwrap();
+    // The kernel follows forty links one after another, each through two thousand steps.
+    let steps = "./".repeat(2000);
+    for number in 1..38 {
+        let target = format!("{steps}l{}", number - 1);
+        symlink(target, format!("{inside}/l{number}")).unwrap();
+    }
+    fs::create_dir(format!("{inside}/many")).unwrap();
+    symlink(format!("{steps}../l37"), format!("{inside}/many/0")).unwrap();
+    for number in 1..LINKS {
+        fs::hard_link(
+            format!("{inside}/many/0"),
+            format!("{inside}/many/{number}"),
+        )
+        .unwrap();
+    }
+    let entries = bed.content.list(&path("/many"), 1, || true).unwrap();
+    assert_eq!(entries.len(), LINKS);
+    assert!(entries.iter().all(|entry| entry.target.is_some()));
+    let kind = |at: usize| entries[at].kind;
+    assert_eq!(kind(0), EntryKind::File, "the control is followed");
+    assert_eq!(kind(LINKS - 1), EntryKind::Symlink);
+    let alone = bed.content.stat(&path(&entries[LINKS - 1].path)).unwrap();
+    assert_eq!(alone.kind, EntryKind::File, "one alone is followed");
+
+    let asked = std::cell::Cell::new(0);
+    let is_wanted = || asked.replace(asked.get() + 1) < 100;
+    bed.content.list(&path("/many"), 1, is_wanted).unwrap_err();
+    assert_eq!(asked.get(), 101, "nobody waits for it any more");
 }
 
 #[test]
@@ -162,7 +198,7 @@ fn a_deletion_ends_although_a_sandbox_goes_on_to_write_in_what_is_deleted() {
         writing.join().unwrap();
     }
     removed.unwrap();
-    assert_eq!(bed.content.list(&path("/"), 1).unwrap(), []);
+    assert_eq!(bed.content.list(&path("/"), 1, || true).unwrap(), []);
     // Nor does what is left keep anybody from the volume, or from its names.
     let directory = bed.directory.path().join("volumes");
     let next = LocalVolumes::new(directory, None).unwrap();
@@ -201,7 +237,7 @@ fn a_deletion_removes_no_more_names_than_a_volume_can_have_had_and_the_next_goes
     assert_eq!(left(), 0, "the control is removed at once");
     bed.content.remove(&path("/many")).unwrap();
     assert!(left() > 0);
-    assert_eq!(bed.content.list(&path("/"), 1).unwrap(), []);
+    assert_eq!(bed.content.list(&path("/"), 1, || true).unwrap(), []);
     let directory = bed.directory.path().join("volumes");
     let next = LocalVolumes::new(directory, None).unwrap();
     let _content = next.content(bed.volume).unwrap();
@@ -222,7 +258,7 @@ fn a_server_that_stops_leaves_deletions_to_the_next_one() {
     }
     bed.volumes.stop();
     bed.content.remove(&path("/d")).unwrap();
-    assert_eq!(bed.content.list(&path("/"), 1).unwrap(), []);
+    assert_eq!(bed.content.list(&path("/"), 1, || true).unwrap(), []);
     let (_mount, inside) = inside(&bed);
     let staging = format!("{inside}/../staging");
     assert_eq!(fs::read_dir(&staging).unwrap().count(), 1);
@@ -263,9 +299,11 @@ fn a_volume_that_cannot_be_opened_now_holds_up_no_other() {
         }
     });
     let (_, opening) = open(other);
-    skep_testkit::wait_for(DEADLINE, || match opening.is_finished() {
-        true => Ok(()),
-        false => Err("the other volume is not opened"),
+    skep_testkit::wait_for(DEADLINE, || {
+        let is_open = opening.is_finished();
+        is_open
+            .then_some(())
+            .ok_or("the other volume is not opened")
     });
     assert!(!held_up.is_finished(), "the control waits");
     opening.join().unwrap();

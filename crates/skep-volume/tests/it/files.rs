@@ -5,7 +5,7 @@ use skep_volume::{Attributes, Content, ContentError, EntryKind, Ownership, Write
 use crate::{Bed, OWNER, path, read, write};
 
 fn names(content: &Content, at: &str, depth: u32) -> Vec<String> {
-    let entries = content.list(&path(at), depth).unwrap();
+    let entries = content.list(&path(at), depth, || true).unwrap();
     entries.into_iter().map(|entry| entry.path).collect()
 }
 
@@ -90,7 +90,7 @@ fn directories_are_made_once_unless_that_is_fine() {
     assert!(matches!(through, ContentError::ThroughFile(_)), "{through}");
     let over = write(content, "/d", b"", WriteMode::Replace).unwrap_err();
     assert!(matches!(over, ContentError::Exists(_)), "{over}");
-    let listed = content.list(&path("/f"), 1).unwrap_err();
+    let listed = content.list(&path("/f"), 1, || true).unwrap_err();
     assert!(matches!(listed, ContentError::NotFound(_)), "{listed}");
     let read = content.read(&path("/d")).unwrap_err();
     assert!(matches!(read, ContentError::IsDirectory(_)), "{read}");
