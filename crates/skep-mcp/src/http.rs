@@ -99,9 +99,9 @@ struct Sessions {
 }
 
 tokio::task_local! {
-    /// The client whose session begins, while the protocol asks for a service; `None` for a
+    /// The caller whose session begins, while the protocol asks for a service; `None` for a
     /// request without a session.
-    static BEGINS: Option<Client>;
+    static BEGINS: Option<Caller>;
 }
 
 /// The part of a message that says what it is.
@@ -124,7 +124,9 @@ impl Endpoint {
         let service = move || {
             let begins = BEGINS.try_with(Clone::clone).ok().flatten();
             Ok(match begins {
-                Some(client) => Service::of_session(Arc::clone(&settings), client),
+                Some(caller) => {
+                    Service::of_session(Arc::clone(&settings), caller.client, &caller.team)
+                }
                 None => Service::of_requests(Arc::clone(&settings)),
             })
         };
@@ -203,7 +205,7 @@ impl Endpoint {
             return answer;
         }
         let handled = self.protocol.handle(request);
-        let answer = BEGINS.scope(Some(caller.client), handled).await;
+        let answer = BEGINS.scope(Some(caller.clone()), handled).await;
         let begun = answer
             .headers()
             .get(SESSION_ID)

@@ -64,9 +64,9 @@ pub(crate) struct Shown {
 }
 
 impl Service {
-    /// A service for one client.
-    pub(crate) fn of_session(settings: Arc<Settings>, client: Client) -> Self {
-        let session = Arc::new(Session::new(Arc::clone(&settings)));
+    /// A service for one client, of this team.
+    pub(crate) fn of_session(settings: Arc<Settings>, client: Client, team: &str) -> Self {
+        let session = Arc::new(Session::new(Arc::clone(&settings), team.into()));
         Self {
             settings,
             caller: Callers::One { client, session },
@@ -105,10 +105,8 @@ impl Service {
                     usual: Usual::Named(usual_name(context)),
                     ..Settings::clone(&self.settings)
                 };
-                Ok((
-                    shown.client.clone(),
-                    Arc::new(Session::new(Arc::new(settings))),
-                ))
+                let session = Session::new(Arc::new(settings), shown.calls.team());
+                Ok((shown.client.clone(), Arc::new(session)))
             }
             (Callers::Each, None) => {
                 Err(ErrorData::internal_error("the request has no caller", None))

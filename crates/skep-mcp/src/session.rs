@@ -1,7 +1,8 @@
 //! The sandboxes of one session.
 
+mod turn;
+
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::failure::Failure;
 use crate::settings::{Settings, Usual};
+use turn::TURNS;
 
 /// Key of the metadata in which a sandbox has its name.
 pub(crate) const NAME_KEY: &str = "skep.mcp.name";
@@ -21,14 +23,12 @@ const MOST_STARTED: usize = 16;
 /// Time limit for the end of a sandbox, before it is left to its lifetime.
 const FAREWELL: Duration = Duration::from_secs(15);
 
-/// Sandboxes with names are looked for and made by one caller at a time, so that two calls do not
-/// make two of one name. Names share these by chance, which costs them a moment.
-static TURNS: [Mutex<()>; 64] = [const { Mutex::const_new(()) }; 64];
-
 /// One client's use of this server: its usual sandbox, and those that it started.
 #[derive(Debug)]
 pub(crate) struct Session {
     settings: Arc<Settings>,
+    /// Team of the client; empty if this server has no other.
+    team: Arc<str>,
     made: Mutex<SessionSandboxes>,
 }
 
@@ -57,9 +57,10 @@ pub(crate) struct SandboxRequest {
 }
 
 impl Session {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, team: Arc<str>) -> Self {
         Self {
             settings,
+            team,
             made: Mutex::default(),
         }
     }
@@ -103,7 +104,7 @@ impl Session {
     ) -> Result<Found, Failure> {
         if let Some(name) = &order.name {
             check_name(name)?;
-            let _turn = turn(name).await;
+            let _turn = TURNS.take(&self.team, name).await;
             if let Some(sandbox) = find(client, name).await? {
                 self.wake(&sandbox).await?;
                 let note =
@@ -189,7 +190,7 @@ impl Session {
     }
 
     async fn usual_named(&self, client: &Client, name: &str) -> Result<Found, Failure> {
-        let _turn = turn(name).await;
+        let _turn = TURNS.take(&self.team, name).await;
         if let Some(sandbox) = find(client, name).await? {
             self.wake(&sandbox).await?;
             return Ok(Found {
@@ -321,12 +322,6 @@ async fn find(client: &Client, name: &str) -> Result<Option<Sandbox>, Failure> {
         .into_iter()
         .max_by_key(|listed: &ListedSandbox| listed.started_at);
     Ok(newest.map(|listed| client.sandbox(&listed.sandbox_id)))
-}
-
-async fn turn(name: &str) -> tokio::sync::MutexGuard<'static, ()> {
-    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
-    let index = usize::try_from(hash % TURNS.len() as u64).unwrap_or_default();
-    TURNS[index].lock().await
 }
 
 fn replaced(error: &ClientError) -> String {

@@ -19,7 +19,7 @@ pub type StdioError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// If the client does not speak the protocol.
 pub async fn serve_stdio(client: Client, settings: Settings) -> Result<(), StdioError> {
-    let service = Service::of_session(Arc::new(settings), client);
+    let service = Service::of_session(Arc::new(settings), client, "");
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let conversation = async {

@@ -32,6 +32,11 @@ impl Counts {
 }
 
 impl Calls {
+    /// The team.
+    pub(crate) fn team(&self) -> Arc<str> {
+        Arc::clone(&self.team)
+    }
+
     /// Counts one more; `None` if there are too many.
     pub(crate) fn begin(&self) -> Option<CallPermit> {
         let mut counts = self.counts.0.lock();
