@@ -229,8 +229,8 @@ async fn a_sandbox_that_is_not_there_is_told_before_a_quota_that_is_full() {
         kind: ImageKind::Filesystem,
     };
     let nobody = SandboxId::random();
-    let unknown = control.snapshot(&caller, &nobody, files());
-    let unknown = unknown.await.unwrap_err();
+    let asked = control.snapshot(&caller, &nobody, files());
+    let unknown = asked.await.unwrap_err();
     let not_found = matches!(unknown, SnapshotError::Change(ChangeError::NotFound(_)));
     assert!(not_found, "{unknown}");
     let id = created(control).await;
