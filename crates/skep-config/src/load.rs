@@ -228,10 +228,10 @@ mod tests {
             Ok(vec![pair("docker.io", "registry.internal:5000")])
         );
         assert_eq!(
-            registries("[registries]\n\"docker.io\" = \"http://registry.internal\""),
-            Ok(vec![pair("docker.io", "http://registry.internal")])
+            registries("[registries]\n\"docker.io\" = \"http://r.test\""),
+            Ok(vec![pair("docker.io", "http://r.test")])
         );
-        assert!(registries("[registries]\n\"http://docker.io\" = \"r.test\"").is_err());
+        registries("[registries]\n\"http://r.test\" = \"r.test\"").unwrap_err();
         for wrong in ["ftp://r.test", "http://", "r.test/path", ""] {
             let refused = registries(&format!("[registries]\n\"docker.io\" = \"{wrong}\""));
             assert!(

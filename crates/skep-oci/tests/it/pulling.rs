@@ -68,7 +68,8 @@ fn news() {
     let registry = Registry::open();
     let large = Layer::new().file("large", &"x".repeat(20 << 20)).finish();
     // As its own blob, so that its size is known.
-    registry.push_blobs("a/large", "v1", &[large.clone()], &[large]);
+    let layers = [large];
+    registry.push_blobs("a/large", "v1", &layers, &layers);
     let shop = Shop::new(&registry.host);
     shop.pull("a/large:v1", None).unwrap();
     let lines = shop.lines.lock().join("\n");
