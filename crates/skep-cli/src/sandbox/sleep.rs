@@ -168,9 +168,10 @@ impl SleepCommand {
                 let mut resumed = Vec::new();
                 for text in ids {
                     let id = whole_id(&client, &text, Among::Living).await?;
-                    let kept = match files_only {
-                        true => client.sandbox(&id).start_anew(timeout).await?,
-                        false => client.sandbox(&id).resume(timeout).await?,
+                    let kept = if files_only {
+                        client.sandbox(&id).start_anew(timeout).await?
+                    } else {
+                        client.sandbox(&id).resume(timeout).await?
                     };
                     if !output.json {
                         print_note(&format!("runs: {id}{}", not_kept(kept.as_ref())));
