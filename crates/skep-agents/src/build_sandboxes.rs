@@ -61,6 +61,7 @@ impl Sandboxes for BuildSandboxes {
                     LaunchError::NoRoom(_) => OpenError::NoRoom,
                     error @ (LaunchError::Host { .. }
                     | LaunchError::Step { .. }
+                    | LaunchError::VolumePlace { .. }
                     | LaunchError::AgentSilent(_)
                     | LaunchError::AgentEnded(_)
                     | LaunchError::Unsupported(_)) => OpenError::Failed(error.into()),

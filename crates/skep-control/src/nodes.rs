@@ -16,6 +16,8 @@ use skep_types::{
 
 pub use fake::FakeNodes;
 
+use crate::InvalidMounts;
+
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// The hosts that run sandboxes. A sandbox's id is enough to find its host.
@@ -191,6 +193,9 @@ pub enum NodeCreateError {
     /// template it is.
     #[error("the template's start command did not make the sandbox ready: {0}")]
     StartCommand(String),
+    /// A volume cannot be where it was asked for.
+    #[error(transparent)]
+    Mounts(#[from] InvalidMounts),
     /// The server is about to stop.
     #[error("server is stopping")]
     Stopping,

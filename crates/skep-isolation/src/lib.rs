@@ -508,6 +508,16 @@ pub enum LaunchError {
         /// The error of the system.
         source: Source,
     },
+    /// A volume cannot be where it was asked for. Its caller can choose another place.
+    #[error("volume '{volume}' cannot be mounted at '{path}': {obstacle}")]
+    VolumePlace {
+        /// Name of the volume.
+        volume: String,
+        /// The place.
+        path: String,
+        /// Thing in the way of it, in words.
+        obstacle: &'static str,
+    },
     /// The sandbox came up but its agent never answered.
     #[error("agent did not answer within {} s", .0.as_secs_f32())]
     AgentSilent(std::time::Duration),
@@ -524,9 +534,11 @@ impl LaunchError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::NoRoom(_) | Self::AgentSilent(_) => true,
-            Self::Host { .. } | Self::Step { .. } | Self::AgentEnded(_) | Self::Unsupported(_) => {
-                false
-            }
+            Self::Host { .. }
+            | Self::Step { .. }
+            | Self::VolumePlace { .. }
+            | Self::AgentEnded(_)
+            | Self::Unsupported(_) => false,
         }
     }
 }

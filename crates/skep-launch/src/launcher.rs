@@ -196,16 +196,19 @@ impl Launch<'_> {
             root::mount_system(&root, plan)?;
             proc::OwnFiles::make(&host, plan)
         })?;
-        steps.run(Step::BindFiles, || {
+        let volumes = steps.run(Step::BindFiles, || {
             plan.binds
                 .iter()
                 .try_for_each(|bind| tree::bind(&root, bind, plan.users))?;
-            volumes::bind_all(&root, plan, users.as_ref(), self.descriptors)
+            volumes::take_all(plan, users.as_ref(), self.descriptors)
         })?;
         steps.run(Step::PivotRoot, || root::pivot(&root, plan))?;
         // After the pivot: the masks are put over paths, and from now on paths are the sandbox's.
         steps.run(Step::MountProc, || {
             proc::mount(&child.child, &host, &own_files, plan)
+        })?;
+        steps.run(Step::ShowVolumes, || {
+            volumes::show_all(&root, plan, volumes)
         })?;
         // Only when every mount is in place may the new process copy the mount namespace into one
         // of its own users: that is when the kernel locks them all against root inside.

@@ -398,8 +398,7 @@ pub struct VolumeBind {
     pub mount: Descriptor,
     /// Directory of it that is the volume.
     pub directory: String,
-    /// Absolute, inside the root. Made if it is missing; symlinks on the way are followed inside
-    /// the root only.
+    /// Absolute, inside the root. Made if it is missing; a symlink on the way fails the launch.
     pub target: String,
     /// True if it can be written to.
     pub writable: bool,

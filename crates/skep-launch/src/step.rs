@@ -68,6 +68,8 @@ steps! {
         PivotRoot = "pivoting the root",
         /// `/proc` is mounted and masked.
         MountProc = "mounting proc",
+        /// Volumes appear.
+        ShowVolumes = "showing the volumes",
         /// The first process takes its own mount namespace.
         OwnMounts = "taking the mounts over",
         /// The first process becomes the user 0 of its namespace.

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use skep_host::{CgroupSource, DiskSource, Lease, LeaseError, Leases, TakenSlot, Terms};
 use skep_isolation::{LaunchError, LaunchRequest, Sandbox as _};
 use skep_launch::{ForkServer, LaunchPlan, LaunchedBy, SpawnError, Started, Step};
 use skep_linux::{packet, sealed_file};
 use skep_telemetry::{Chain, Counter, trace};
-use skep_types::SandboxId;
 use tokio::io::AsyncReadExt;
 use tracing::{Span, debug_span};
 
@@ -220,8 +220,8 @@ impl SandboxLauncher {
         planned.plan.fail_at = *self.fail_at.lock();
         drop(preparing);
         let prepared_in = start.elapsed();
-        let started = debug_span!("run launcher")
-            .in_scope(|| self.run_launcher(&request.id, planned.plan))?;
+        let started =
+            debug_span!("run launcher").in_scope(|| self.run_launcher(request, planned.plan))?;
         tracing::debug!(
             sandbox = %request.id,
             ?prepared_in,
@@ -240,9 +240,14 @@ impl SandboxLauncher {
         Ok((launched, ready.into()))
     }
 
-    fn run_launcher(&self, id: &SandboxId, plan: LaunchPlan) -> Result<Started, LaunchError> {
+    fn run_launcher(
+        &self,
+        request: &LaunchRequest,
+        plan: LaunchPlan,
+    ) -> Result<Started, LaunchError> {
+        let id = &request.id;
         let launched = self.fork_server.launch(plan, LAUNCHER_TIMEOUT);
-        let (started, launched_by) = launched.map_err(told_by_launcher)?;
+        let (started, launched_by) = launched.map_err(|error| told_by_launcher(error, request))?;
         match launched_by {
             LaunchedBy::Fork => self.counts.by_fork.add_one(),
             LaunchedBy::OwnLauncher { reason } => {
@@ -368,7 +373,10 @@ pub(crate) fn told_by_host(error: LeaseError) -> LaunchError {
     }
 }
 
-pub(crate) fn told_by_launcher(error: SpawnError) -> LaunchError {
+pub(crate) fn told_by_launcher(error: SpawnError, request: &LaunchRequest) -> LaunchError {
+    if let Some(error) = place_of_volume(&error, request) {
+        return error;
+    }
     match error {
         SpawnError::Step {
             step,
@@ -387,4 +395,32 @@ pub(crate) fn told_by_launcher(error: SpawnError) -> LaunchError {
         | SpawnError::Died(_)
         | SpawnError::Silent(_) => failed("run the launcher")(error),
     }
+}
+
+/// The error of whoever asked for a volume at a place that its sandbox cannot have.
+fn place_of_volume(error: &SpawnError, request: &LaunchRequest) -> Option<LaunchError> {
+    let SpawnError::Step {
+        step: Step::ShowVolumes,
+        thing: Some(path),
+        source,
+    } = error
+    else {
+        return None;
+    };
+    let obstacle = match Errno::from_raw_os_error(source.raw_os_error()?) {
+        Errno::LOOP => {
+            "a symbolic link is on the way, in the template or in another volume; name a path without links"
+        }
+        Errno::NOTDIR => "a file is in the way",
+        _ => return None,
+    };
+    let mount = request
+        .mounts
+        .iter()
+        .find(|mount| mount.target.as_str() == path)?;
+    Some(LaunchError::VolumePlace {
+        volume: mount.name.to_string(),
+        path: path.clone(),
+        obstacle,
+    })
 }

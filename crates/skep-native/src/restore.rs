@@ -128,7 +128,7 @@ impl SandboxLauncher {
             match refused.take() {
                 Some(refused) => failed("trust the restored processes")(refused),
                 None if !last.is_empty() => failed("restore the processes")(last),
-                None => told_by_launcher(error),
+                None => told_by_launcher(error, request),
             }
         })?;
         tracing::debug!(sandbox = %request.id, restored_in = ?start.elapsed(), steps = ?started.timings, "restored");

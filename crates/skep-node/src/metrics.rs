@@ -70,6 +70,7 @@ impl Metrics {
             LaunchError::NoRoom(what) => format!("no free {what}"),
             LaunchError::Host { operation, .. } => without_thing(operation),
             LaunchError::Step { step, .. } => without_thing(step),
+            LaunchError::VolumePlace { .. } => "place of a volume".to_owned(),
             LaunchError::AgentSilent(_) => "agent silent".to_owned(),
             LaunchError::AgentEnded(_) => "agent ended".to_owned(),
             LaunchError::Unsupported(unsupported) => unsupported.to_string(),

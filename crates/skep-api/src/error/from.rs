@@ -290,6 +290,7 @@ impl From<NodeCreateError> for ApiError {
             NodeCreateError::StartCommand(_) => {
                 Self::bad_request("start_command_failed", error.to_string())
             }
+            NodeCreateError::Mounts(mounts) => mounts.clone().into(),
             NodeCreateError::Stopping => {
                 Self::unavailable("server_stopping", "the server is about to stop")
                     .retry(Retry::After(2))

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::ThreadNameSpaceType;
 use skep_linux::Child;
@@ -61,6 +61,9 @@ const MASKED_DIRECTORIES: [&str; 7] = [
     "pressure",
     "scsi",
 ];
+
+/// Mask of files.
+const NULL: &str = "/dev/null";
 
 /// Entries that programs read, and must not write.
 const READ_ONLY: [&str; 4] = ["bus", "irq", "mtrr", "sys"];
@@ -170,8 +173,13 @@ pub(super) fn mount(
         }
     }
     if plan.has(Defence::MaskedProc) {
-        cover(&MASKED_FILES, "/dev/null")?;
-        cover(&MASKED_DIRECTORIES, EMPTY_DIRECTORY)?;
+        cover(&root, &MASKED_FILES, NULL, FileType::CharacterDevice)?;
+        cover(
+            &root,
+            &MASKED_DIRECTORIES,
+            EMPTY_DIRECTORY,
+            FileType::Directory,
+        )?;
         tree::attach_if_there(own_files.boot_id.as_fd(), proc.as_fd(), BOOT_ID)?;
         if let Some((_, mount)) = &own_files.memory_info {
             tree::attach_if_there(mount.as_fd(), proc.as_fd(), MEMORY_INFO)?;
@@ -184,8 +192,17 @@ pub(super) fn mount(
 ///
 /// By the older call, which makes and attaches a mount at once. The newer ones take half as long
 /// again for each, and this is the greater part of all mounts of a sandbox. Nobody else is in
-/// this root yet, and the kernel alone decides what is in `/proc`.
-fn cover(names: &[&str], mask: &str) -> Result<(), StepError> {
+/// this root yet, volumes with the files of others come after, and the kernel alone decides what is
+/// in `/proc`.
+///
+/// That call does not say whether it misses the mask or what is masked, and links of a template may
+/// have put another mount over the mask. So that is seen first, and is no launch.
+fn cover(root: &OwnedFd, names: &[&str], mask: &str, kind: FileType) -> Result<(), StepError> {
+    let found = tree::open_inside(root.as_fd(), mask, OFlags::PATH).about(|| mask.into())?;
+    let found = rustix::fs::fstat(&found)?;
+    if FileType::from_raw_mode(found.st_mode) != kind {
+        return Err(Errno::NODEV).about(|| mask.into());
+    }
     for name in names {
         match rustix::mount::mount_bind(mask, format!("/proc/{name}")) {
             // Kernels are built without one or the other.

@@ -7,7 +7,7 @@
 //! pipes.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -83,8 +83,11 @@ pub(super) fn carry_out(
         root::mount_system(&root, plan)?;
         proc::OwnFiles::make(&host, plan)
     })?;
-    steps.run(Step::BindFiles, || {
-        volumes::bind_all(&root, plan, users.as_ref(), launch.descriptors)
+    let volumes = steps.run(Step::BindFiles, || {
+        volumes::take_all(plan, users.as_ref(), launch.descriptors)
+    })?;
+    steps.run(Step::ShowVolumes, || {
+        volumes::show_all(&root, plan, volumes)
     })?;
     let apart = steps.run(Step::FillMemory, || {
         let apart = Apart::set(&root, restoration, &own_files)?;
@@ -142,7 +145,7 @@ impl Apart {
             let mount = match own_files.mount_at(point) {
                 Some(mount) => mount,
                 None => {
-                    copy = tree::copy_mount(root.as_fd(), point.trim_start_matches('/'))?;
+                    copy = tree::copy_mount_itself(root.as_fd(), point)?;
                     copy.as_fd()
                 }
             };
@@ -159,13 +162,13 @@ impl Apart {
             mounts.push((key.clone(), point.clone(), Path::new(STAGING).join(name)));
         }
         for (_, point, _) in &mounts {
-            let path = format!("root{point}");
-            match rustix::mount::unmount(
-                path.as_str(),
-                UnmountFlags::DETACH | UnmountFlags::NOFOLLOW,
-            ) {
-                // It went with what it lies on, or was made apart.
-                Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
+            let unmounted = tree::open_itself(root.as_fd(), point).and_then(|place| {
+                let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+                rustix::mount::unmount(path, UnmountFlags::DETACH)
+            });
+            match unmounted {
+                // It went with what it lies on, or was made apart. Below may be anything.
+                Ok(()) | Err(Errno::INVAL | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(error) => return Err(error).about(|| point.clone()),
             }
         }

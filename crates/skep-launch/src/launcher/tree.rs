@@ -58,6 +58,15 @@ pub(super) fn copy_mount(
         .about(|| path.as_ref().display().to_string())
 }
 
+/// A copy of what is mounted at a path of a root in which somebody else may change links.
+pub(super) fn copy_mount_itself(root: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, StepError> {
+    let place = open_itself(root, path).about(|| path.into())?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    rustix::mount::open_tree(&place, c"", flags).about(|| path.into())
+}
+
 /// Mounts at a path below a directory of a filesystem that the kernel itself has filled. False
 /// if there is nothing at that path.
 pub(super) fn attach_if_there(
@@ -103,20 +112,54 @@ pub(super) fn open_inside(
     )
 }
 
+/// Opens a place of a root in which somebody else may change links: none is followed.
+pub(super) fn open_itself(root: BorrowedFd<'_>, path: &str) -> rustix::io::Result<OwnedFd> {
+    skep_linux::retry_openat2(
+        root,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS,
+    )
+}
+
 /// Opens a directory inside a root, and makes it and those above if they are missing.
 pub(super) fn ensure_directory(
     root: BorrowedFd<'_>,
     path: &str,
     users: Users,
 ) -> Result<OwnedFd, StepError> {
-    let open = |path: &str| open_inside(root, path, OFlags::PATH | OFlags::DIRECTORY);
+    let flags = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    ensure(root, path, users, flags)
+}
+
+/// The same, but fails with `ELOOP` where a link is on the way, which could lead to a place that the
+/// path does not name.
+pub(super) fn ensure_directory_itself(
+    root: BorrowedFd<'_>,
+    path: &str,
+    users: Users,
+) -> Result<OwnedFd, StepError> {
+    let flags = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    // Whatever directory fails, it is this path that was asked for.
+    ensure(root, path, users, flags).about(|| path.into())
+}
+
+fn ensure(
+    root: BorrowedFd<'_>,
+    path: &str,
+    users: Users,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, StepError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |path: &str| skep_linux::retry_openat2(root, path, flags, Mode::empty(), resolve);
     match open(path) {
         Ok(directory) => return Ok(directory),
         Err(Errno::NOENT) => {}
         Err(error) => return Err(error).about(|| path.into()),
     }
     let (parent, name) = split(path)?;
-    let parent = ensure_directory(root, parent, users)?;
+    let parent = ensure(root, parent, users, resolve)?;
     as_owner(users, || {
         let mode = Mode::from_raw_mode(0o755);
         Ok(rustix::fs::mkdirat(&parent, name, mode)?)

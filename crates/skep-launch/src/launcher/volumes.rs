@@ -9,17 +9,32 @@ use super::tree;
 use crate::step_error::{About, StepError};
 use crate::{Descriptors, LaunchPlan, VolumeBind};
 
-/// Shows all volumes of a plan in the root. The current directory is the staging directory.
-pub(super) fn bind_all(
-    root: &OwnedFd,
+/// Mounts of all volumes of a plan, attached nowhere yet. The current directory is the staging
+/// directory.
+pub(super) fn take_all(
     plan: &LaunchPlan,
     users: Option<&OwnedFd>,
     descriptors: &Descriptors,
-) -> Result<(), StepError> {
+) -> Result<Vec<OwnedFd>, StepError> {
     let users = users.map(AsFd::as_fd);
-    for (number, volume) in plan.volumes.iter().enumerate() {
+    let take = |(number, volume): (usize, &VolumeBind)| {
         let mount = take_directory(volume, number, descriptors)?;
-        show(root, plan, volume, mount, users).about(|| volume.target.clone())?;
+        limit(&mount, volume, users).about(|| volume.target.clone())?;
+        Ok(mount)
+    };
+    plan.volumes.iter().enumerate().map(take).collect()
+}
+
+/// Shows them in the root. From the first one on, other sandboxes change what is at paths of this
+/// root, and so the launcher has done by then all that it does by path.
+pub(super) fn show_all(
+    root: &OwnedFd,
+    plan: &LaunchPlan,
+    mounts: Vec<OwnedFd>,
+) -> Result<(), StepError> {
+    for (volume, mount) in plan.volumes.iter().zip(mounts) {
+        let place = tree::ensure_directory_itself(root.as_fd(), &volume.target, plan.users)?;
+        tree::attach(mount.as_fd(), place.as_fd()).about(|| volume.target.clone())?;
     }
     Ok(())
 }
@@ -41,11 +56,9 @@ fn take_directory(
     Ok(mount)
 }
 
-fn show(
-    root: &OwnedFd,
-    plan: &LaunchPlan,
+fn limit(
+    mount: &OwnedFd,
     volume: &VolumeBind,
-    mount: OwnedFd,
     users: Option<BorrowedFd<'_>>,
 ) -> Result<(), StepError> {
     if let Some(users) = users {
@@ -55,7 +68,5 @@ fn show(
     if !volume.writable {
         attributes |= libc::MOUNT_ATTR_RDONLY;
     }
-    skep_linux::add_mount_attributes(mount.as_fd(), attributes)?;
-    let place = tree::ensure_directory(root.as_fd(), &volume.target, plan.users)?;
-    tree::attach(mount.as_fd(), place.as_fd())
+    Ok(skep_linux::add_mount_attributes(mount.as_fd(), attributes)?)
 }

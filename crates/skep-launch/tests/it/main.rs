@@ -18,6 +18,7 @@ mod nested_users;
 mod plan;
 mod probe;
 mod sandbox;
+mod volumes;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         _ => {
             let tests = [
                 sandbox::TESTS,
+                volumes::TESTS,
                 nested_users::TESTS,
                 build::TESTS,
                 confined::TESTS,

@@ -116,6 +116,7 @@ fn cure(step: Step) -> &'static str {
         | Step::BindFiles
         | Step::PivotRoot
         | Step::MountProc
+        | Step::ShowVolumes
         | Step::WriteFiles
         | Step::SetUpProcess
         | Step::DropCapabilities

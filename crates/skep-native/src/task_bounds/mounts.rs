@@ -78,8 +78,11 @@ pub(super) fn inspect(
         require(is_locked, first, "mounts", mount.point)?;
     }
     for mount in &mounts {
-        // Of a sandbox only volumes are that.
-        let is_safe = mount.kind != "ext4" || (mount.has("nosuid") && mount.has("nodev"));
+        // Of a sandbox only volumes are that, and none is over anything else: what CRIU walks to mount one
+        // is changed by the sandboxes that share the volume above it.
+        let is_a_place = || (volumes.iter()).any(|volume| volume.target.as_str() == mount.point);
+        let is_safe =
+            mount.kind != "ext4" || (mount.has("nosuid") && mount.has("nodev") && is_a_place());
         require(is_safe, first, "mounts", mount.point)?;
     }
     for volume in volumes.iter().filter(|volume| volume.read_only) {

@@ -393,6 +393,7 @@ fn restore_error(error: LaunchError) -> TransitionError {
         }
         error @ (LaunchError::Host { .. }
         | LaunchError::Step { .. }
+        | LaunchError::VolumePlace { .. }
         | LaunchError::AgentSilent(_)
         | LaunchError::AgentEnded(_)) => TransitionError::Failed(error.into()),
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_control::{Admitted, KillError, NodeCreateError, Nodes};
+use skep_control::{Admitted, InvalidMounts, KillError, NodeCreateError, Nodes};
 use skep_isolation::LaunchError;
 use skep_node::{CreateError, NoRoom, Node, StartCommandError};
 use skep_types::{
@@ -160,6 +160,9 @@ fn create_error(error: CreateError) -> NodeCreateError {
     match error {
         CreateError::Stopping => NodeCreateError::Stopping,
         CreateError::Launch(LaunchError::NoRoom(_)) => NodeCreateError::NoRoom(HostResource::Slots),
+        CreateError::Launch(place @ LaunchError::VolumePlace { .. }) => {
+            InvalidMounts(vec![place.to_string()]).into()
+        }
         CreateError::Launch(launch) if launch.is_transient() => {
             NodeCreateError::Failed(Box::new(launch))
         }

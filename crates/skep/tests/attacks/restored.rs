@@ -47,8 +47,17 @@ pub(crate) fn all() -> bool {
 pub(crate) async fn sleep_and_wake(product: &Product, target: &Target) {
     let sleeper = target.shell(SLEEPER).await;
     let agents = product.agents(&target.id);
-    let sandbox = target.sandbox();
-    sandbox.pause(true).await.unwrap();
+    sleep(product, target).await;
+    target.sandbox().resume(Some(TIMEOUT)).await.unwrap();
+    assert_ne!(product.agents(&target.id), agents, "it has other processes");
+    // Fails if it is not there.
+    let end = format!("kill {}", sleeper.trim());
+    target.shell(&end).await;
+}
+
+/// Has a sandbox written to the disk, where nothing else of it is left.
+pub(crate) async fn sleep(product: &Product, target: &Target) {
+    target.sandbox().pause(true).await.unwrap();
     let directory = product.data().join("sandboxes").join(&target.id);
     skep_testkit::wait_until(STORED, async || {
         if directory.exists() {
@@ -58,9 +67,4 @@ pub(crate) async fn sleep_and_wake(product: &Product, target: &Target) {
         }
     })
     .await;
-    sandbox.resume(Some(TIMEOUT)).await.unwrap();
-    assert_ne!(product.agents(&target.id), agents, "it has other processes");
-    // Fails if it is not there.
-    let end = format!("kill {}", sleeper.trim());
-    target.shell(&end).await;
 }

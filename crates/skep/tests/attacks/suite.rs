@@ -169,7 +169,11 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
     let planted = Trial::test("volumes_carry_files_and_nothing_more", move || {
         tell(
             "volumes",
-            runs.block_on(volumes::check(&shared.product, &shared.sentinels)),
+            runs.block_on(volumes::check(
+                &shared.product,
+                &shared.sentinels,
+                shared.can_restore,
+            )),
         )
     });
     let (asked, runs) = (Arc::clone(suite), Arc::clone(runtime));

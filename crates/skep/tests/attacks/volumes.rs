@@ -5,13 +5,18 @@
 
 use skep_client::{NewVolume, VolumeMount, VolumeOptions};
 
-use crate::product::Product;
+use crate::product::{Product, TIMEOUT};
+use crate::restored;
 use crate::sentinels::Sentinels;
 use crate::target::Target;
 
 const SIZE: u32 = 16;
 
-pub(crate) async fn check(product: &Product, sentinels: &Sentinels) -> Result<String, String> {
+pub(crate) async fn check(
+    product: &Product,
+    sentinels: &Sentinels,
+    can_restore: bool,
+) -> Result<String, String> {
     let volumes = product.client.volumes();
     let options = VolumeOptions {
         size_mb: Some(SIZE),
@@ -37,6 +42,10 @@ pub(crate) async fn check(product: &Product, sentinels: &Sentinels) -> Result<St
     for_the_server(product, &attacker, &shared, &other).await?;
     full(product, &attacker, &other).await?;
     of_neighbours(product, sentinels).await?;
+    led_astray(product, sentinels, &attacker).await?;
+    if can_restore {
+        led_out_of_the_root(product, sentinels, &attacker).await?;
+    }
 
     let refused = volumes.delete(&shared.volume.volume_id).await.unwrap_err();
     let by = refused.to_string() + &skep_telemetry::Chain(&refused).to_string();
@@ -49,7 +58,7 @@ pub(crate) async fn check(product: &Product, sentinels: &Sentinels) -> Result<St
     for volume in [&shared, &other] {
         volumes.delete(&volume.volume.volume_id).await.unwrap();
     }
-    Ok("set-user-id, devices, remounts, links, pipes, space, names and tokens".to_owned())
+    Ok("set-user-id, devices, remounts, links, pipes, space, names, tokens and places".to_owned())
 }
 
 /// Programs with root's rights and devices, for another sandbox.
@@ -167,6 +176,91 @@ async fn full(
     // The control: another volume of the same host has room.
     let files = product.client.volumes().files(other);
     files.write("/a", vec![0; 1 << 20]).await.unwrap();
+    Ok(())
+}
+
+/// The volume of the attacker, and another one in it.
+fn nested(inner: &str) -> Vec<VolumeMount> {
+    let mount = |name: &str, path: &str| VolumeMount {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        read_only: false,
+    };
+    vec![mount("shared", "/a"), mount("other", inner)]
+}
+
+/// Links of one volume where another is to be mounted, so that it would be mounted over what a
+/// launch makes, or writes.
+async fn led_astray(
+    product: &Product,
+    sentinels: &Sentinels,
+    attacker: &Target,
+) -> Result<(), String> {
+    for led_to in ["/etc", "/dev", "/sys", "../etc", "/proc/self/root/dev"] {
+        let plant = format!("ln -sfn {led_to} /mnt/data");
+        attacker.shell(&plant).await;
+        match product.try_create_on(sentinels, nested("/a/data")).await {
+            Err(error) if error.status() == Some(400) => {
+                let said = skep_telemetry::Chain(&error).to_string();
+                if !said.contains("'other' cannot be mounted at '/a/data'") {
+                    return Err(format!("a volume led to {led_to} was refused with: {said}"));
+                }
+            }
+            Err(error) => return Err(format!("a volume led to {led_to}: {error:?}")),
+            Ok(target) => {
+                let mounts = target.shell("cat /proc/self/mounts").await;
+                return Err(format!("a volume led to {led_to} is in {mounts}"));
+            }
+        }
+    }
+    // The control: without a link it is there, made if need be, and nothing else has changed.
+    attacker.shell("rm /mnt/data").await;
+    let target = product.create_on(sentinels, nested("/a/data")).await;
+    let said = target
+        .shell("touch /a/data/x; grep -c ' /a/data ext4 ' /proc/self/mounts; cat /proc/cmdline")
+        .await;
+    product.kill(&target).await;
+    if said.trim() != "1" {
+        return Err(format!("the control: {said}"));
+    }
+    Ok(())
+}
+
+/// A link that is planted while a sandbox is on the disk, and would have a directory of the host
+/// mounted when it comes back.
+async fn led_out_of_the_root(
+    product: &Product,
+    sentinels: &Sentinels,
+    attacker: &Target,
+) -> Result<(), String> {
+    let target = product.create_on(sentinels, nested("/a/above/etc")).await;
+    target.shell("touch /a/above/etc/own").await;
+    let sandbox = target.sandbox();
+    restored::sleep(product, &target).await;
+    attacker
+        .shell("mv /mnt/above /mnt/aside && ln -s / /mnt/above")
+        .await;
+    if sandbox.resume(Some(TIMEOUT)).await.is_ok() {
+        let seen = target
+            .shell("ls -a /a/above/etc; cat /proc/self/mounts")
+            .await;
+        return Err(format!("a sandbox came back with: {seen}"));
+    }
+    // The control: without the link it comes back as it was.
+    attacker
+        .shell("rm /mnt/above && mv /mnt/aside /mnt/above")
+        .await;
+    sandbox
+        .resume(Some(TIMEOUT))
+        .await
+        .map_err(|error| format!("the control did not come back: {error:?}"))?;
+    let seen = target
+        .shell("ls -d /a/above/etc/own /a/above/etc/passwd 2>/dev/null; true")
+        .await;
+    product.kill(&target).await;
+    if seen.trim() != "/a/above/etc/own" {
+        return Err(format!("the control came back with: {seen}"));
+    }
     Ok(())
 }
 
