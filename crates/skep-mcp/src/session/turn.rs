@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// What a future has now, if it has to wait for nobody.
+    /// Output of a future, if it has to wait for nobody.
     fn at_once<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let mut context = Context::from_waker(Waker::noop());
         match future.as_mut().poll(&mut context) {

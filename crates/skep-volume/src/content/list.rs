@@ -55,7 +55,7 @@ impl Content {
 struct Listing<'a, W> {
     content: &'a Content,
     is_wanted: W,
-    /// What is left of the time for links.
+    /// Time that is left for links.
     following: Duration,
     entries: Vec<Entry>,
 }
