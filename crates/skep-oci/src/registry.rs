@@ -47,7 +47,7 @@ pub(crate) struct Repository {
     pub(crate) authorization: Mutex<Option<HeaderValue>>,
 }
 
-/// What is asked of a repository.
+/// Kind of a request to a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Want {
     Manifest,
@@ -98,7 +98,7 @@ impl Repository {
         Ok(bytes)
     }
 
-    /// Whether this caller would be given a blob. The first byte is asked for, by the request that
+    /// Checks that this caller would be given a blob. Its first byte is asked for, by the request that
     /// fetches the whole: `HEAD` is another request, which a registry may not have or may answer by
     /// other rules.
     pub(crate) async fn offers(&self, part: Part) -> Result<(), PullReason> {

@@ -55,7 +55,7 @@ impl Gauge {
         self.0.left.set(None);
     }
 
-    /// Whether more was wanted than headers may take.
+    /// Returns true if more was wanted than headers may take.
     pub(super) fn is_spent(&self) -> bool {
         self.0.is_spent.get()
     }
