@@ -2,20 +2,12 @@
 
 use clap::Subcommand;
 use serde_json::json;
-use skep_wire::rest::{EVENT_TYPE_PREFIX, NewWebhook, UpdateWebhook, Webhook, WebhookDelivery};
+use skep_wire::rest::{
+    EVENT_TYPE_PREFIX, EVENT_TYPES, NewWebhook, UpdateWebhook, Webhook, WebhookDelivery,
+};
 
 use crate::secret::value;
 use crate::{CliError, DefaultServer, OutputArgs, ServerArgs, print_json, print_note, print_table};
-
-/// Types of events, if none are named.
-const ALL: [&str; 6] = [
-    "created",
-    "paused",
-    "resumed",
-    "updated",
-    "checkpointed",
-    "killed",
-];
 
 /// Subcommands of `skep webhook`.
 #[derive(Debug, Subcommand)]
@@ -264,7 +256,7 @@ fn tell(webhook: &Webhook, output: OutputArgs, note: &str) -> Result<(), CliErro
 }
 
 fn types(events: Vec<String>) -> Vec<String> {
-    let all = || ALL.map(str::to_owned).to_vec();
+    let all = || EVENT_TYPES.map(str::to_owned).to_vec();
     let words = if events.is_empty() { all() } else { events };
     let whole = |word: &String| format!("{EVENT_TYPE_PREFIX}{}", short(word));
     words.iter().map(whole).collect()

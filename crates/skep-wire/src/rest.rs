@@ -31,7 +31,8 @@ pub use build::{
 };
 pub use console::{ConsoleSession, ConsoleTeam, ConsoleTicket, NewConsoleSession};
 pub use event::{
-    EVENT_TYPE_PREFIX, SandboxEvent, SandboxEventData, SandboxEventNetwork, SandboxExecution,
+    EVENT_TYPE_PREFIX, EVENT_TYPES, SandboxEvent, SandboxEventData, SandboxEventNetwork,
+    SandboxExecution,
 };
 pub use health::{Health, HealthProblem, HealthStatus};
 pub use identity::{IdentityKey, IdentityKeys, OpenIdConfiguration};

@@ -228,3 +228,14 @@ impl Edge {
 
 /// Limit on a team's streams of events at a time.
 const MOST_STREAMS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use skep_types::EventKind;
+    use skep_wire::rest::EVENT_TYPES;
+
+    #[test]
+    fn types_on_the_wire_are_the_kinds_of_events() {
+        assert_eq!(EVENT_TYPES, EventKind::ALL.map(EventKind::as_str));
+    }
+}

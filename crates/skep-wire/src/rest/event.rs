@@ -8,6 +8,16 @@ use serde::{Deserialize, Serialize};
 /// Beginning of the types of events.
 pub const EVENT_TYPE_PREFIX: &str = "sandbox.lifecycle.";
 
+/// All types of events, without their prefix.
+pub const EVENT_TYPES: [&str; 6] = [
+    "created",
+    "paused",
+    "resumed",
+    "updated",
+    "checkpointed",
+    "killed",
+];
+
 /// Something that happened to a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
