@@ -43,9 +43,12 @@ impl RequestHead {
     pub(crate) fn read(bytes: &Bytes) -> Option<Self> {
         let mut rest = Reader(bytes.clone());
         let method = Method::from_bytes(&rest.text()?).ok()?;
-        let target = PathAndQuery::from_maybe_shared(rest.text()?).ok()?;
-        // In the first line of a request it stands between spaces.
-        let is_target = target.as_str().starts_with('/') || target.as_str() == "*";
+        let text = rest.text()?;
+        let target = PathAndQuery::from_maybe_shared(text.clone()).ok()?;
+        // In the first line of a request it stands between spaces. What it is parsed from may have had a
+        // fragment, which is never sent.
+        let is_whole = target.as_str().as_bytes() == &text[..];
+        let is_target = is_whole && (text.starts_with(b"/") || &text[..] == b"*");
         Some(Self {
             method: (method != Method::CONNECT).then_some(method)?,
             target: is_target.then_some(target)?,
@@ -192,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_would_be_more_than_a_target_is_none() {
-        for target in ["http://a.test/", "a.test:443", "?a", ""] {
+        for target in ["http://a.test/", "a.test:443", "?a", "", "#", "/a#b"] {
             let mut bytes = BytesMut::new();
             put(&mut bytes, b"GET").unwrap();
             put(&mut bytes, target.as_bytes()).unwrap();
