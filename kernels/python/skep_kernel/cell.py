@@ -15,7 +15,7 @@ from IPython.core.async_helpers import _pseudo_sync_runner
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult
 
-from .shell import ZMQInteractiveShell
+from .shell import ZMQInteractiveShell, safe_text
 from .tracebacks import hide_own_frames
 
 
@@ -77,11 +77,18 @@ def report_unshown_error(shell: ZMQInteractiveShell, error: BaseException, shown
     """IPython prints usage errors and exception groups as plain text; the peer must hear of them too."""
     if shell.errors_shown != shown_before:
         return
+    shell.report_error(type(error), error, _format(error))
+
+
+def _format(error: BaseException) -> list[str]:
+    summary = [f"{type(error).__name__}: {safe_text(error)}"]
     if isinstance(error, UsageError):
-        lines = [f"UsageError: {error}"]
-    else:
+        return summary
+    try:
         hide_own_frames(error)
         # The outermost frame is IPython's.
         outermost = error.__traceback__
-        lines = traceback.format_exception(type(error), error, outermost and outermost.tb_next)
-    shell.report_error(type(error), error, lines)
+        return traceback.format_exception(type(error), error, outermost and outermost.tb_next)
+    except Exception:
+        # Python itself cannot print where code failed that was made without a table of lines.
+        return summary

@@ -41,5 +41,7 @@ def without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
     # Copied, because the user's code may hold the entries themselves.
     shortened = None
     for entry in reversed(kept):
-        shortened = TracebackType(shortened, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+        # An instruction need not belong to a line, where an interrupt hits or in code that was made without any.
+        line = entry.tb_lineno or entry.tb_frame.f_code.co_firstlineno
+        shortened = TracebackType(shortened, entry.tb_frame, entry.tb_lasti, line)
     return shortened

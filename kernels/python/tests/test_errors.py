@@ -142,6 +142,23 @@ def test_exceptions_with_broken_methods_are_reported(kernel: KernelClient) -> No
     assert kernel.run("1").ok()
 
 
+WITHOUT_LINES = (
+    "def fail(): raise ValueError('no line')\n"
+    "table = {table}\n"
+    "fail.__code__ = fail.__code__.replace(co_linetable=table)\n"
+    "fail()"
+)
+
+
+def test_an_error_of_code_without_lines_is_reported(kernel: KernelClient) -> None:
+    # An interrupt may hit an instruction that belongs to no line, too.
+    error = kernel.run(WITHOUT_LINES.format(table="b'\\xf8' * 64")).error
+    assert (error["ename"], error["evalue"]) == ("ValueError", "no line")
+    # Python itself fails when it prints this one.
+    assert kernel.run(WITHOUT_LINES.format(table="b''")).error["kind"] == "runtime"
+    assert kernel.run("1").ok()
+
+
 def test_a_huge_traceback_arrives_whole(kernel: KernelClient) -> None:
     error = kernel.run("raise ValueError('v' * 3_000_000)").error
     assert error["evalue"] == "v" * 3_000_000
