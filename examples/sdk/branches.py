@@ -11,7 +11,7 @@ sandbox = Sandbox.create()
 context = sandbox.create_code_context()
 sandbox.run_code("rows = list(range(1000))", context=context)
 
-WAYS = {"mean": "sum(rows) / len(rows)", "never ends": "while True: rows.append(1)", "largest": "max(rows)"}
+WAYS = {"mean": "sum(rows) / len(rows)", "never ends": "while True: rows.sort()", "largest": "max(rows)"}
 
 
 def attempt(way):

@@ -87,7 +87,7 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), StepError> {
         rustix::fs::mkdirat(&devices, name, Mode::from_raw_mode(0o755))?;
         own(name)?;
     }
-    let place = tree::ensure_directory(root.as_fd(), "/dev", plan.users)?;
+    let place = tree::ensure_directory_itself(root.as_fd(), "/dev", plan.users)?;
     tree::attach(devices.as_fd(), place.as_fd())?;
     if plan.privileges == Privileges::Build && plan.has(Defence::ReadOnlyDev) {
         // This is the only mount on which nodes can be opened, and a step is the host's root.

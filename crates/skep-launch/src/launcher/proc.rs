@@ -158,7 +158,7 @@ pub(super) fn mount(
     plan: &LaunchPlan,
 ) -> Result<(), StepError> {
     let root = open_directory("/")?;
-    let place = tree::ensure_directory(root.as_fd(), "/proc", plan.users)?;
+    let place = tree::ensure_directory_itself(root.as_fd(), "/proc", plan.users)?;
     mount_for(child, host, &place, plan.privileges)?;
 
     let proc = tree::open_inside(root.as_fd(), "/proc", OFlags::PATH | OFlags::DIRECTORY)?;

@@ -195,7 +195,7 @@ pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Step
             let mode = Mode::from_raw_mode(0o1777);
             Ok(rustix::fs::mkdirat(&run, lock, mode)?)
         })?;
-        let place = tree::ensure_directory(root.as_fd(), "/run", plan.users)?;
+        let place = tree::ensure_directory_itself(root.as_fd(), "/run", plan.users)?;
         tree::attach(run.as_fd(), place.as_fd())?;
     }
     // It shows the interfaces of the network namespace in which it is mounted: the sandbox's, where
@@ -203,12 +203,12 @@ pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Step
     let system = tree::new_mount("sysfs", &[], locked_down())?;
     tree::attach_at(system.as_fd(), "sys")?;
     if !plan.has(Defence::MinimalSys) {
-        let place = tree::ensure_directory(root.as_fd(), "/sys", plan.users)?;
+        let place = tree::ensure_directory_itself(root.as_fd(), "/sys", plan.users)?;
         let whole = tree::copy_mount(CWD, "sys")?;
         return tree::attach(whole.as_fd(), place.as_fd());
     }
     let view = memory_mount(64 << 10, "755", plan.users)?;
-    let place = tree::ensure_directory(root.as_fd(), "/sys", plan.users)?;
+    let place = tree::ensure_directory_itself(root.as_fd(), "/sys", plan.users)?;
     tree::attach(view.as_fd(), place.as_fd())?;
     for part in SYSTEM_PARTS {
         let Ok(mount) = tree::copy_mount(system.as_fd(), part) else {
