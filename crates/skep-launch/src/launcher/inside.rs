@@ -242,8 +242,8 @@ impl<'a> Prepared<'a> {
             .environment
             .iter()
             .map(|(name, value)| CString::new(format!("{name}={value}")));
-        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .about(|| "/dev/null".into())?;
+        // Volumes are in this root by now, and other sandboxes write links into them.
+        let null = tree::open_file_itself("/dev/null", OFlags::RDWR)?;
         Ok(Self {
             launch,
             path,

@@ -123,6 +123,13 @@ pub(super) fn open_itself(root: BorrowedFd<'_>, path: &str) -> rustix::io::Resul
     )
 }
 
+/// Opens a file of this process's own root in the same way.
+pub(super) fn open_file_itself(path: &str, flags: OFlags) -> Result<OwnedFd, StepError> {
+    let resolve = ResolveFlags::NO_SYMLINKS;
+    skep_linux::retry_openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+        .about(|| path.into())
+}
+
 /// Opens a directory inside a root, and makes it and those above if they are missing.
 pub(super) fn ensure_directory(
     root: BorrowedFd<'_>,

@@ -13,7 +13,7 @@ crate::tests![
     a_volume_is_at_its_place_and_so_is_one_inside_it,
     a_link_of_the_template_leads_no_volume_over_a_mask,
     a_link_of_a_volume_leads_no_other_over_the_system,
-    a_launch_without_its_masks_fails,
+    a_template_whose_system_directories_are_links_starts_nothing,
 ];
 
 /// Shows a new directory as a volume at `target`.
@@ -85,20 +85,31 @@ fn a_link_of_a_volume_leads_no_other_over_the_system() {
     }
 }
 
-/// A link of a template may put a mount of the launcher's over another of them.
-fn a_launch_without_its_masks_fails() {
-    for (name, led_to, mask) in [
-        ("run", "/dev", "/dev/null"),
-        ("proc", "/dev", "/dev/null"),
-        ("proc", "/sys", "/sys/fs/cgroup"),
+/// A link of a template would put a mount of the launcher's over another of them, or where a volume may be.
+fn a_template_whose_system_directories_are_links_starts_nothing() {
+    for (name, led_to, step) in [
+        ("run", "/dev", Step::MountSystem),
+        ("sys", "/mnt/volume", Step::MountSystem),
+        ("dev", "/mnt/volume", Step::MakeDevices),
+        ("proc", "/dev", Step::MountProc),
+        ("proc", "/sys", Step::MountProc),
     ] {
-        let bench = Bench::new(&["read=/proc/cmdline"]);
+        let mut bench = Bench::new(&["read=/proc/cmdline"]);
         symlink(led_to, bench.path("layer").join(name)).unwrap();
+        show(&mut bench, "volume", "/mnt/volume");
+        // What the new process would open as root.
+        symlink("/proc/self/root/probe", bench.path("volume/null")).unwrap();
         let (error, _directory) = bench.fail();
-        let SpawnError::Step { step, thing, .. } = error else {
+        let SpawnError::Step {
+            step: failed,
+            thing,
+            source,
+        } = error
+        else {
             panic!("{error}");
         };
-        assert_eq!(step, Step::MountProc, "{name} to {led_to}: {thing:?}");
-        assert_eq!(thing.as_deref(), Some(mask), "{name} to {led_to}");
+        assert_eq!(failed, step, "{name} to {led_to}: {thing:?} {source}");
+        assert_eq!(thing.as_deref(), Some(&*format!("/{name}")));
+        assert_eq!(source.raw_os_error(), Some(libc::ELOOP));
     }
 }
