@@ -25,6 +25,7 @@ mod volumes;
 
 pub use proc::{covered_proc, read_only_proc};
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -421,27 +422,39 @@ impl Drop for ChildGuard {
 /// Files below `sys` are those of the namespaces of whoever opens them.
 #[derive(Debug)]
 struct HostProc {
-    proc: OwnedFd,
+    proc: RefCell<Option<OwnedFd>>,
 }
 
 impl HostProc {
     fn open() -> Result<Self, StepError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open("/proc", flags, Mode::empty()).about(|| "/proc".into())?;
-        Ok(Self { proc })
+        Ok(Self {
+            proc: RefCell::new(Some(proc)),
+        })
+    }
+
+    /// Closes it in this process. One that goes on to resolve paths of a root that nobody has checked
+    /// could be led through it to the host's files, by a link to its own descriptors.
+    fn close(&self) {
+        self.proc.take();
     }
 
     fn open_file(&self, path: &str) -> Result<OwnedFd, StepError> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.proc, path, flags, Mode::empty()).about(|| format!("/proc/{path}"))
+        self.open_with(path, OFlags::RDONLY)
     }
 
     fn write(&self, path: &str, content: &str) -> Result<(), StepError> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.proc, path, flags, Mode::empty())
-            .about(|| format!("/proc/{path}"))?;
+        let file = self.open_with(path, OFlags::WRONLY)?;
         rustix::io::write(&file, content.as_bytes()).about(|| format!("/proc/{path}"))?;
         Ok(())
+    }
+
+    fn open_with(&self, path: &str, flags: OFlags) -> Result<OwnedFd, StepError> {
+        let proc = self.proc.borrow();
+        let proc = proc.as_ref().ok_or(Errno::BADF);
+        proc.and_then(|proc| rustix::fs::openat(proc, path, flags | OFlags::CLOEXEC, Mode::empty()))
+            .about(|| format!("/proc/{path}"))
     }
 }
 

@@ -85,6 +85,7 @@ fn prepare<'a>(
     })?;
     steps.run(Step::BecomeRoot, || become_root(plan.users))?;
     steps.run(Step::LimitNamespaces, || limit_namespaces(plan, host))?;
+    host.close();
     // As root of the new users and in the new root: the files are theirs, and links of the template
     // lead nowhere else.
     steps.run(Step::WriteFiles, || {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use skep_launch::{Lifetime, Link, Network, SpawnError, Step, Top};
@@ -13,6 +14,7 @@ crate::tests![
     a_launch_that_fails_at_any_step_names_it_and_leaves_nothing,
     a_missing_layer_is_named,
     a_missing_program_is_the_last_step,
+    a_link_to_descriptors_leads_to_no_program_of_the_host,
     a_launcher_that_cannot_be_started_is_named,
 ];
 
@@ -108,6 +110,26 @@ fn a_missing_program_is_the_last_step() {
         error.to_string(),
         "launcher failed while executing the program"
     );
+}
+
+/// The new process resolves the path of its program, in a root that nobody has checked.
+fn a_link_to_descriptors_leads_to_no_program_of_the_host() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::set_permissions(outside.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = outside.path().join("probe");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    for descriptor in 3..24 {
+        let mut bench = Bench::new(&["pid"]);
+        let target = format!("/proc/self/fd/{descriptor}/..{}", program.display());
+        symlink(target, bench.path("layer/link")).unwrap();
+        bench.plan.process.program = skep_launch::Program::Path("/link".into());
+        let (error, _directory) = bench.fail();
+        assert_eq!(
+            error.to_string(),
+            "launcher failed while executing the program",
+            "descriptor {descriptor}"
+        );
+    }
 }
 
 fn a_launcher_that_cannot_be_started_is_named() {
