@@ -104,8 +104,15 @@ export const ATTACKS = {
     const inner = own.frames().at(-1);
     await inner.waitForFunction(() => window.found && "fetch" in window.found && "image" in window.found, undefined, LONG);
     const reached = await inner.evaluate(() => window.found);
-    assert.deepEqual(reached, { parent: true, storage: true, cookie: true, window: reached.window, fetch: true, image: true });
+    assert.deepEqual(reached, { parent: true, storage: true, cookie: true, window: true, fetch: true, image: true });
     assert.ok(beacon.visits.includes("/image.svg"));
+    await inner.evaluate(() => document.getElementById("form").submit());
+    await own.waitForFunction(() => document.querySelector("iframe").contentDocument?.location.pathname === "/form", undefined, LONG);
+    assert.ok(beacon.visits.some((url) => url.startsWith("/form")));
+    await own.frames().at(-1).evaluate((url) => {
+      top.location.href = url;
+    }, `${beacon.url}/elsewhere`);
+    await own.waitForURL(/elsewhere/, LONG);
     await context.close();
     beacon.close();
   },
@@ -134,6 +141,39 @@ export const ATTACKS = {
     const context = await browser.newContext();
     const own = await context.newPage();
     await own.setContent(SCRIPT);
+    await own.waitForFunction(() => window.reached === 1, undefined, LONG);
+    await context.close();
+  },
+  async "pictures and pages that are drawn by code run nothing in the console's page"({ page, server, browser }) {
+    const made = await server.call("POST", "/sandboxes", { templateID: "code-interpreter-slim", timeout: 900, secure: true });
+    await page.goto(`${server.url}/console/#/sandboxes/${made.sandboxID}/notebook`);
+    await page.locator(".cell .cm-content").first().waitFor(LONG);
+    const act = "try{parent.reached=1}catch{};window.reached=1";
+    const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" onload="${act}"><script>${act}</script><rect width="40" height="40"/></svg>`;
+    for (const show of [`SVG(data=${JSON.stringify(svg)})`, `Markdown(${JSON.stringify(SCRIPT)})`, `Javascript(${JSON.stringify(act)})`]) {
+      const cell = await runCell(page, `from IPython.display import display, SVG, Markdown, Javascript\ndisplay(${show})`);
+      await cell.locator(".receipt").waitFor(LONG);
+    }
+    await server.call("POST", `/sandboxes/${made.sandboxID}/timeout`, { timeout: 900 });
+    // A file of that kind, looked at where files are.
+    const wrote = await runCell(page, `open('drawn.svg', 'w').write(${JSON.stringify(svg)})\nopen('page.html', 'w').write(${JSON.stringify(SCRIPT)})`);
+    await wrote.locator(".receipt").waitFor(LONG);
+    await page.getByRole("tab", { name: "Files" }).click();
+    for (const name of ["drawn.svg", "page.html"]) {
+      await page.getByRole("button", { name, exact: true }).click(LONG);
+      await page.getByRole("button", { name: "Close the file" }).waitFor(LONG);
+      await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+      await page.getByRole("button", { name: "Close the file" }).click();
+    }
+    assert.equal(await page.evaluate(() => window.reached), undefined);
+    // The complaints of the browser are the policy at work.
+    page.complaints.length = 0;
+    await server.call("DELETE", `/sandboxes/${made.sandboxID}`);
+
+    // Control: in a page itself the picture runs.
+    const context = await browser.newContext();
+    const own = await context.newPage();
+    await own.setContent(svg);
     await own.waitForFunction(() => window.reached === 1, undefined, LONG);
     await context.close();
   },

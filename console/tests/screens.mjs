@@ -9,14 +9,14 @@ const PAGES = ["sandboxes", "templates", "volumes", "secrets", "events", "keys",
 const TABS = ["notebook", "terminal", "files", "logs", "metrics", "network", "snapshots", "info"];
 
 /** Looks at every page; the pictures go to a folder if there is one. */
-export async function lookAtAll({ page, state, folder }) {
+export async function lookAtAll({ page, sandbox, folder }) {
   if (folder) await mkdir(folder, { recursive: true });
   const problems = [];
   for (const size of ["wide", "phone"]) {
     await page.setViewportSize(size === "wide" ? { width: 1280, height: 720 } : { width: 390, height: 780 });
     for (const light of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme: light, reducedMotion: "reduce" });
-      const places = [...PAGES.map((name) => [name, `#/${name}`]), ...TABS.map((name) => [name, `#/sandboxes/${state.shown}/${name}`])];
+      const places = [...PAGES.map((name) => [name, `#/${name}`]), ...TABS.map((name) => [name, `#/sandboxes/${sandbox}/${name}`])];
       for (const [name, address] of places) {
         await page.evaluate((hash) => {
           location.hash = hash;

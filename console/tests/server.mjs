@@ -23,16 +23,17 @@ export async function startServer(data, port = 0) {
     }),
   ]);
   const { apiUrl, apiKey } = JSON.parse(line);
-  const server = { url: apiUrl, key: apiKey, folder, child };
+  const server = { url: apiUrl, key: apiKey, folder, port: Number(new URL(apiUrl).port) };
+  server.hasEnded = () => child.exitCode !== null || child.signalCode !== null;
   server.call = async (method, path, body) => {
     const response = await fetch(apiUrl + path, { method, headers: { "X-API-Key": apiKey, "Content-Type": "application/json" }, body: body === undefined ? undefined : JSON.stringify(body) });
     const text = await response.text();
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
     return text === "" ? undefined : JSON.parse(text);
   };
-  server.halt = async () => {
-    if (child.exitCode === null) {
-      child.kill("SIGTERM");
+  server.halt = async (signal = "SIGTERM") => {
+    if (!server.hasEnded()) {
+      child.kill(signal);
       await once(child, "exit");
     }
   };

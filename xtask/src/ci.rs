@@ -75,7 +75,7 @@ fn steps(root: &Path) -> Vec<Step> {
         Step::new("kernels", Command::new(root.join("kernels/run-tests"))),
         Step::new("fuzz", cargo(&["xtask", "fuzz"])),
         Step::new("conformance", Command::new(root.join("conformance/run"))),
-        Step::new("console", cargo(&["xtask", "console"])),
+        Step::new("console", cargo(&["xtask", "console", "--browser"])),
         Step::new("cgroup2", cargo(&["xtask", "cgroup2"])),
         Step::new("dist", Command::new(root.join("scripts/try-dist"))),
     ]
