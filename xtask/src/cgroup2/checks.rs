@@ -96,14 +96,14 @@ const TESTS: [Tests; 18] = [
     },
     Tests {
         name: "receipts",
-        place: Where::Systemd,
+        place: Where::Everywhere,
         executable: "skep chaos",
         arguments: "hosts::executions_have_receipts",
         seconds: 400,
     },
     Tests {
         name: "receipts-of-forks",
-        place: Where::Systemd,
+        place: Where::Everywhere,
         executable: "skep chaos",
         arguments: "hosts::executions_of_forked_kernels",
         seconds: 400,
@@ -131,7 +131,7 @@ const TESTS: [Tests; 18] = [
     },
     Tests {
         name: "attacks-on-groups",
-        place: Where::Systemd,
+        place: Where::Everywhere,
         executable: "skep attacks",
         // Those that look for others, have the host start a program, and nest too deep.
         arguments: "cgroup",
