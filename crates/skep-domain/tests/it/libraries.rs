@@ -37,6 +37,13 @@ impl Files {
         }
     }
 
+    /// Writes a program beside them and returns its path.
+    fn write(&self, name: &str, source: &str) -> String {
+        let path = self.directory.path().join(name);
+        fs::write(&path, source).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
     fn verifies(&self, certificate: &Path, check: [&str; 2]) -> bool {
         let mut command = Command::new("openssl");
         command.args(["verify", "-x509_strict", "-purpose", "sslserver"]);
@@ -88,6 +95,52 @@ fn a_client_that_asks_for_a_name_sees_no_address() {
     };
     assert!(names(&files.addressed).contains("IP Address:127.0.0.1"));
     assert!(!names(&files.named).contains("IP Address"));
+}
+
+#[test]
+fn go_trusts_names_and_addresses_of_this_host_and_no_others() {
+    let files = Files::new();
+    let program = files.write("verify.go", include_str!("libraries/verify.go"));
+    let cache = files.directory.path().join("go-cache");
+    check_verifier(&files, || {
+        let mut go = Command::new("go");
+        go.args(["run", &program]).env("GOCACHE", &cache);
+        go.env("GOFLAGS", "-mod=mod").env("CGO_ENABLED", "0");
+        go
+    });
+}
+
+#[test]
+fn java_trusts_names_and_addresses_of_this_host_and_no_others() {
+    let files = Files::new();
+    let program = files.write("Verify.java", include_str!("libraries/Verify.java"));
+    check_verifier(&files, || {
+        let mut java = Command::new("java");
+        java.arg(&program);
+        java
+    });
+}
+
+/// Checks what a program of another library says: its arguments are a file with authorities,
+/// a certificate, and the name or address that a client asks for.
+fn check_verifier(files: &Files, program: impl Fn() -> Command) {
+    let says = |authority: &Path, certificate: &Path, name: &str| {
+        let mut command = program();
+        let done = command.arg(authority).arg(certificate).arg(name).output();
+        let done = done.expect("`make test` installs the compilers");
+        let told = String::from_utf8_lossy(&done.stdout).trim().to_owned();
+        let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(["trusted", "refused"].contains(&told.as_str()), "{errors}");
+        told
+    };
+    let trusted = |certificate: &Path, name: &str| says(&files.authority, certificate, name);
+    assert_eq!(trusted(&files.named, "8000-i0.skep.localhost"), "trusted");
+    assert_eq!(trusted(&files.addressed, "127.0.0.1"), "trusted");
+    assert_eq!(trusted(&files.named, "example.com"), "refused");
+    assert_eq!(trusted(&files.named, "127.0.0.1"), "refused");
+    let stranger = Files::new();
+    let without = says(&stranger.authority, &files.named, "8000-i0.skep.localhost");
+    assert_eq!(without, "refused", "the control");
 }
 
 #[test]
