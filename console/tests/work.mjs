@@ -152,6 +152,8 @@ export const WORK = {
     await page.goto(`${server.url}/console/#/server`);
     await page.getByRole("heading", { name: "How sandboxes ended" }).waitFor(LONG);
     await page.locator("dt", { hasText: /^killed$/ }).waitFor(LONG);
-    await page.locator(".badge", { hasText: /^ok$/ }).waitFor(LONG);
+    await page.locator(".badge", { hasText: /^ok$/ }).first().waitFor(LONG);
+    // The words of `skep doctor`, of the host that the server is on.
+    await page.getByRole("row", { name: /capacity .* more sandboxes/ }).waitFor(LONG);
   },
 };

@@ -4,6 +4,7 @@ import { bytes, micros } from "../format";
 import { quantile, samples, type Sample } from "../prometheus";
 import { Badge, Fact, Head, Pending, useLoaded } from "../widgets";
 
+type Check = { name: string; status: "ok" | "limited" | "missing"; detail: string; cure?: string };
 type Health = { status: string; problems?: { code: string; message: string }[] };
 
 const TIMES: [string, string][] = [
@@ -32,6 +33,7 @@ export function Server() {
           </>
         } />
       {value === undefined ? <Pending error={error} /> : <Shown {...value} />}
+      <Doctor />
     </>
   );
 }
@@ -146,9 +148,53 @@ function Shown({ health, all }: { health: Health; all: Sample[] }) {
           )}
         </div>
       </div>
-      <p class="faint">
-        What this host lacks, and how that is cured, is told by <code>sudo skep doctor</code>.
-      </p>
     </>
+  );
+}
+
+const FOUND: Record<Check["status"], string> = { ok: "good", limited: "wait", missing: "bad" };
+
+/** What the host lacks, and how that is cured: the words of `skep doctor`. */
+function Doctor() {
+  const { value, error } = useLoaded(() => call<Check[]>("GET", "/skep/doctor"), [], 60_000);
+  // What needs somebody comes first.
+  const order = Object.keys(FOUND).reverse();
+  const sorted = value?.toSorted((one, other) => order.indexOf(one.status) - order.indexOf(other.status));
+  return (
+    <section class="doctor">
+      <h2>What the host can do</h2>
+      {sorted === undefined ? (
+        <Pending error={error} />
+      ) : (
+        <div class="scroll" tabIndex={0}>
+          <table>
+            <thead>
+              <tr>
+                <th>Check</th>
+                <th>Result</th>
+                <th>Found</th>
+              </tr>
+            </thead>
+            <tbody>
+              {sorted.map((check) => (
+                <tr key={check.name}>
+                  <td>{check.name}</td>
+                  <td>
+                    <Badge kind={FOUND[check.status]}>{check.status}</Badge>
+                  </td>
+                  <td>
+                    {check.detail}
+                    {check.cure ? <div class="faint">{check.cure}</div> : null}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <p class="faint">
+        <code>sudo skep doctor</code> says the same without a server.
+      </p>
+    </section>
   );
 }

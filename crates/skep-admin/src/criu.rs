@@ -3,9 +3,9 @@
 use skep_checkpoint::{Criu, CriuError, FetchError, SUITE, fetch};
 use skep_cli::print_note;
 use skep_config::Config;
-use skep_host::{Check, CheckStatus};
 use skep_packages::PackageSettings;
 use skep_telemetry::Chain;
+use skep_types::{Check, CheckStatus};
 
 /// Name of the check.
 const NAME: &str = "memory images";

@@ -1,14 +1,17 @@
 //! `skep doctor`: whether this host can hold sandboxes, and what to do if not.
 
+mod server;
+
 use std::path::Path;
 use std::process::ExitCode;
 
+pub use server::Doctor;
 use skep_cli::{CliError, print_json, print_note, print_table};
 use skep_config::Config;
 use skep_domain::LOCAL_DOMAIN;
-use skep_host::{Check, CheckStatus, HostConfig, host_capacity};
+use skep_host::{HostConfig, host_capacity};
 use skep_native::{NativeConfig, probe};
-use skep_types::{DomainName, HostCapacity, Promised, Resources};
+use skep_types::{Check, CheckStatus, DomainName, HostCapacity, Promised, Resources};
 
 use crate::surroundings::{self, NAMES_PACKAGE};
 use crate::tcp_memory;
@@ -19,13 +22,7 @@ use crate::tcp_memory;
 ///
 /// If the host cannot even be looked at.
 pub fn run(config: &Config, json: bool) -> Result<ExitCode, CliError> {
-    let executable = std::env::current_exe().map_err(CliError::failure)?;
-    let native = NativeConfig::new(&config.data_dir, executable);
-    let mut checks = probe(&native);
-    checks.push(capacity(config, &native.host));
-    checks.push(tcp_memory::check(config.server.anonymous_connections));
-    checks.push(names(config)?);
-    checks.push(crate::criu::check(config));
+    let checks = look(config)?;
     if json {
         let rows: Vec<_> = checks.iter().map(as_json).collect();
         print_json(&rows)?;
@@ -52,6 +49,18 @@ pub fn run(config: &Config, json: bool) -> Result<ExitCode, CliError> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Looks at everything. Blocks for a second or so.
+fn look(config: &Config) -> Result<Vec<Check>, CliError> {
+    let executable = std::env::current_exe().map_err(CliError::failure)?;
+    let native = NativeConfig::new(&config.data_dir, executable);
+    let mut checks = probe(&native);
+    checks.push(capacity(config, &native.host));
+    checks.push(tcp_memory::check(config.server.anonymous_connections));
+    checks.push(names(config)?);
+    checks.push(crate::criu::check(config));
+    Ok(checks)
 }
 
 /// Checks whether programs on this host find the names of sandboxes.

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use skep_host::{Check, CheckStatus};
+use skep_types::{Check, CheckStatus};
 
 /// Name of the kernel's setting: three numbers of pages, the last of which is never exceeded.
 const SETTING: &str = "/proc/sys/net/ipv4/tcp_mem";

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use skep_control::{ApiKey, Caller, QuotaGuard};
@@ -75,6 +75,20 @@ async fn is_known(edge: &Edge, headers: &HeaderMap) -> bool {
         (Access::Trusted, _) => true,
         (Access::Keys, Ok(key)) => edge.control().authenticate(&key).await.is_ok(),
         (Access::Keys, Err(_)) => false,
+    }
+}
+
+impl Authorized {
+    /// Refuses everybody but the default team, which is the operator's.
+    pub(crate) fn require_operator(&self) -> Result<(), ApiError> {
+        if self.caller.team.is_default {
+            return Ok(());
+        }
+        Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "operator_only",
+            "only a key of the default team opens this",
+        ))
     }
 }
 

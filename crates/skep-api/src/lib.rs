@@ -23,6 +23,6 @@ mod tickets;
 
 pub use beside::LetInCaller;
 pub use error::{ApiError, Retry};
-pub use router::{Access, Options, Problem, ServerMetrics, router};
+pub use router::{Access, HostChecks, Options, Problem, ServerMetrics, router};
 pub use routes::events::event_body;
 pub use tickets::{Tickets, TooManyTickets};

@@ -11,10 +11,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, delete, get, patch, post, put};
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use skep_control::{Control, Full, Quota, QuotaGuard};
 use skep_http::Destinations;
 use skep_telemetry::trace::{self, EndOnDrop};
-use skep_types::TeamId;
+use skep_types::{Check, TeamId};
 use skep_wire::headers::TRACE_PARENT;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug_span};
@@ -55,6 +56,8 @@ pub struct Options {
     pub webhook_destinations: Destinations,
     /// The server's metrics.
     pub metrics: Arc<dyn ServerMetrics>,
+    /// Checks of the server's host.
+    pub host_checks: Arc<dyn HostChecks>,
 }
 
 /// Metrics of the server, for its operator.
@@ -64,6 +67,16 @@ pub trait ServerMetrics: std::fmt::Debug + Send + Sync {
 
     /// Problems that an operator should see to now; empty if all is well.
     fn problems(&self) -> Vec<Problem>;
+}
+
+/// Checks of the server's host, for its operator.
+pub trait HostChecks: std::fmt::Debug + Send + Sync {
+    /// Looks at the host, or tells what was found a moment ago.
+    ///
+    /// # Errors
+    ///
+    /// The reason, for display, if there is no answer within the time that a caller waits.
+    fn look(&self) -> BoxFuture<'_, Result<Vec<Check>, String>>;
 }
 
 /// Something that an operator should see to. The server answers all the same.
@@ -125,6 +138,10 @@ impl Edge {
 
     pub(crate) fn metrics(&self) -> &dyn ServerMetrics {
         self.options.metrics.as_ref()
+    }
+
+    pub(crate) fn host_checks(&self) -> &dyn HostChecks {
+        self.options.host_checks.as_ref()
     }
 
     /// Counts a request of a team until the place is dropped.
@@ -235,6 +252,7 @@ fn sandboxes() -> Router<Edge> {
             get(routes::sandbox_requests::sandbox_requests),
         )
         .route("/skep/sandboxes", get(routes::list_records::list_records))
+        .route("/skep/doctor", get(routes::doctor::doctor))
         .route("/skep/metrics", get(routes::server_metrics::server_metrics))
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod build_status;
 pub(crate) mod connect;
 pub(crate) mod console;
 pub(crate) mod create_sandbox;
+pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod fork;
 pub(crate) mod get_sandbox;

@@ -60,9 +60,7 @@ pub use leases::{CgroupSource, LeaseError, Leases, ReacquireError, Terms};
 pub use log::LogHolder;
 pub use page_out::PageOut;
 pub use pools::Launching;
-pub use probe::{
-    Check, CheckStatus, checks_of_host, checks_of_limits, checks_of_network, checks_of_tiers,
-};
+pub use probe::{checks_of_host, checks_of_limits, checks_of_network, checks_of_tiers};
 pub use record::LeaseRecord;
 pub use slots::{KeptRun, Run, TakenSlot};
 pub use trial::TrialLease;

@@ -2,7 +2,8 @@
 
 mod trial;
 
-use skep_host::{Check, checks_of_host, checks_of_limits, checks_of_network, checks_of_tiers};
+use skep_host::{checks_of_host, checks_of_limits, checks_of_network, checks_of_tiers};
+use skep_types::Check;
 
 use crate::config::NativeConfig;
 

@@ -7,6 +7,7 @@ mod authenticated;
 mod build;
 mod capability;
 mod capacity;
+mod check;
 mod checkpoint;
 mod closest;
 mod departure;
@@ -51,6 +52,7 @@ pub use build::{
 };
 pub use capability::{Capabilities, Capability, Unsupported};
 pub use capacity::{AdmissionPolicy, Capacity, HostCapacity, HostResource, Promised, Reserve};
+pub use check::{Check, CheckStatus};
 pub use checkpoint::{Checkpoint, ImageKind, ImagePurpose};
 pub use closest::closest;
 pub use departure::Departure;

@@ -34,7 +34,7 @@ pub use event::{
     EVENT_TYPE_PREFIX, EVENT_TYPES, SandboxEvent, SandboxEventData, SandboxEventNetwork,
     SandboxExecution,
 };
-pub use health::{Health, HealthProblem, HealthStatus};
+pub use health::{Health, HealthProblem, HealthStatus, HostCheck, HostCheckStatus};
 pub use identity::{IdentityKey, IdentityKeys, OpenIdConfiguration};
 pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2, SandboxRequest};
 pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};

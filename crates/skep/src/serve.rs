@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use skep_admin::announce::Ready;
+use skep_admin::doctor::Doctor;
 use skep_admin::{BackgroundBuild, RunningBuild, install_error, local_key};
 use skep_agents::{BuildSandboxes, HttpAgents};
 use skep_api::{Access, Tickets};
@@ -303,6 +304,7 @@ impl Server {
             tickets: tickets.clone(),
             webhook_destinations: destinations.clone(),
             metrics: Arc::<Metrics>::clone(&metrics),
+            host_checks: Arc::new(Doctor::new(config)),
         });
         let webhooks = start_webhooks(&control, destinations)?;
         let routes = Arc::new(NodeRoutes {

@@ -1,7 +1,7 @@
 //! `GET /skep/metrics`, which is ours alone
 
 use axum::extract::State;
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderName, header};
 
 use crate::authorized::Authorized;
 use crate::error::ApiError;
@@ -13,13 +13,7 @@ pub(crate) async fn server_metrics(
     authorized: Authorized,
     State(edge): State<Edge>,
 ) -> Result<([(HeaderName, &'static str); 1], String), ApiError> {
-    if !authorized.caller.team.is_default {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "operator_only",
-            "only a key of the default team opens this",
-        ));
-    }
+    authorized.require_operator()?;
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], edge.metrics().render()))
 }

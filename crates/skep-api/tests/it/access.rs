@@ -35,6 +35,7 @@ async fn nobody_without_a_key_learns_what_exists() {
         "POST /v3/templates {}".to_owned(),
         "GET /skep/sandboxes".to_owned(),
         "GET /skep/metrics".to_owned(),
+        "GET /skep/doctor".to_owned(),
     ] {
         assert_eq!(server.send_with(&[], &line).await.text(), MISSING, "{line}");
         assert_eq!(
@@ -83,6 +84,25 @@ async fn what_the_server_counts_is_for_its_operator_alone() {
         .check_as(
             &other,
             "GET /skep/metrics",
+            r#"403 {"code":403,"error_code":"operator_only","message":"only a key of the default team opens this"}"#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn what_was_found_of_the_host_is_for_its_operator_alone() {
+    let server = Server::new().await;
+    server
+        .check(
+            "GET /skep/doctor",
+            r#"200 [{"cure":"make some","detail":"there is none","name":"swap","status":"limited"}]"#,
+        )
+        .await;
+    let (_, other) = server.second_team().await;
+    server
+        .check_as(
+            &other,
+            "GET /skep/doctor",
             r#"403 {"code":403,"error_code":"operator_only","message":"only a key of the default team opens this"}"#,
         )
         .await;

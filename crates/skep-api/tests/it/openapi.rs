@@ -296,6 +296,7 @@ impl Walk<'_> {
         self.send_with(&json, "GET /health").await;
         for line in [
             "GET /skep/metrics".to_owned(),
+            "GET /skep/doctor".to_owned(),
             "GET /teams".to_owned(),
             format!("GET /teams/{team}/metrics"),
             format!("GET /teams/{team}/metrics/max?metric=concurrent_sandboxes"),

@@ -316,6 +316,7 @@ fn router(control: &Control, access: Access) -> Router {
         tickets: skep_api::Tickets::default(),
         webhook_destinations: receivers(),
         metrics: Arc::new(Counted),
+        host_checks: Arc::new(Looked),
     })
 }
 
@@ -348,5 +349,21 @@ impl skep_api::ServerMetrics for Counted {
 
     fn render(&self) -> String {
         "asked 1\n".to_owned()
+    }
+}
+
+/// Checks of a host that lacks something.
+#[derive(Debug)]
+struct Looked;
+
+impl skep_api::HostChecks for Looked {
+    fn look(&self) -> futures_util::future::BoxFuture<'_, Result<Vec<skep_types::Check>, String>> {
+        let check = skep_types::Check {
+            name: "swap",
+            status: skep_types::CheckStatus::Limited,
+            detail: "there is none".to_owned(),
+            cure: Some("make some".to_owned()),
+        };
+        Box::pin(std::future::ready(Ok(vec![check])))
     }
 }

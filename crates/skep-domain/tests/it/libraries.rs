@@ -126,8 +126,12 @@ fn java_trusts_names_and_addresses_of_this_host_and_no_others() {
 fn check_verifier(files: &Files, program: impl Fn() -> Command) {
     let says = |authority: &Path, certificate: &Path, name: &str| {
         let mut command = program();
-        let done = command.arg(authority).arg(certificate).arg(name).output();
-        let done = done.expect("`make test` installs the compilers");
+        let done = command
+            .arg(authority)
+            .arg(certificate)
+            .arg(name)
+            .output()
+            .expect("`make test` installs the compilers");
         let told = String::from_utf8_lossy(&done.stdout).trim().to_owned();
         let errors = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(["trusted", "refused"].contains(&told.as_str()), "{errors}");

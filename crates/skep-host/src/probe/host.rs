@@ -5,7 +5,9 @@ use std::path::Path;
 
 use rustix::thread::CapabilitySet;
 
-use super::{Check, ask_program};
+use skep_types::Check;
+
+use super::ask_program;
 use crate::cgroup::Cgroups;
 use crate::config::HostConfig;
 use crate::instance;
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_crash_handler_that_no_limit_stops_is_named() {
-        use super::super::CheckStatus;
+        use skep_types::CheckStatus;
         let status = |pattern| crash_handler_of(pattern).status;
         assert_eq!(status("core"), CheckStatus::Good);
         assert_eq!(status("|/usr/share/apport/apport %p"), CheckStatus::Good);

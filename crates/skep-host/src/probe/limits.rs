@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::{Check, CheckStatus};
 use crate::config::HostConfig;
 use crate::counters::{Bound, COUNTERS, Counter, Host, Lack};
+use skep_types::{Check, CheckStatus};
 
 /// One check for each number that is too low or not counted, or one for all.
 pub(super) fn limits(config: &HostConfig) -> Vec<Check> {

@@ -7,7 +7,9 @@ use ipnet::Ipv4Net;
 use serde_json::Value;
 use skep_telemetry::Chain;
 
-use super::{Check, ask_program};
+use skep_types::Check;
+
+use super::ask_program;
 use crate::{firewall, instance};
 
 pub(super) fn packet_filter() -> Check {
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn filters_in_the_way_of_sandboxes_are_named() {
-        use super::super::CheckStatus::{self, Good, Limited};
+        use skep_types::CheckStatus::{self, Good, Limited};
         let chain = |table: &str, name: &str, hook: &str, policy: &str| {
             let family = if table == "filter" { "ip" } else { "inet" };
             serde_json::json!({

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use skep_host::{Check, IDS, TrialLease};
+use skep_host::{IDS, TrialLease};
 use skep_launch::{
     Descriptors, LaunchPlan, Link, Network, Process, Program, Root, SpawnError, Step, Top, Users,
 };
 use skep_telemetry::Chain;
+use skep_types::Check;
 
 use crate::config::NativeConfig;
 

@@ -1,7 +1,7 @@
 //! Results of the doctor on this host, on which sandboxes run.
 
-use skep_host::{Check, CheckStatus};
 use skep_native::{NativeConfig, probe};
+use skep_types::{Check, CheckStatus};
 
 use crate::bench::Bench;
 

@@ -94,6 +94,12 @@ impl skep_api::ServerMetrics for NoMetrics {
     }
 }
 
+impl skep_api::HostChecks for NoMetrics {
+    fn look(&self) -> futures_util::future::BoxFuture<'_, Result<Vec<skep_types::Check>, String>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}
+
 /// A server over a host that can be held.
 struct Server {
     router: Router,
@@ -144,6 +150,7 @@ impl Server {
             requests_per_team: 64,
             webhook_destinations: skep_http::Destinations::default(),
             metrics: Arc::new(NoMetrics),
+            host_checks: Arc::new(NoMetrics),
             beside: axum::Router::new(),
             pages: axum::Router::new(),
             tickets: skep_api::Tickets::default(),
