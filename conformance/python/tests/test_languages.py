@@ -290,6 +290,13 @@ async def test_an_error_of_a_java_cell_has_its_name(homes, code, expected):
     assert error.name == expected[0] and expected[1] in error.value
 
 
+@pytest.mark.feature("language.java")
+async def test_the_heap_of_java_follows_the_memory_of_the_sandbox(homes):
+    heap = int((await homes.run(JAVA, "Runtime.getRuntime().maxMemory() >> 20")).text)
+    memory = int(await homes.printed(BASH, "awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo"))
+    assert memory // 2 < heap < memory
+
+
 @table(
     R,
     ("1 + 1", "[1] 2"),
