@@ -450,7 +450,7 @@ impl Driver {
                 }
                 Ok(Verdict::Stay) => false,
                 Err(refused) => {
-                    tracing::error!(%refused, "driver and phase disagree");
+                    tracing::error!(%refused, "invalid phase transition");
                     debug_assert!(false, "{refused}");
                     false
                 }

@@ -138,7 +138,7 @@ pub(crate) async fn serve(
     // creations that go on without their callers, then drivers, then the backend that they use. The
     // store is last because all of them write to it.
     if serving.await.is_err() {
-        tracing::error!("the front door did not end well");
+        tracing::error!("proxy did not shut down cleanly");
     }
     parts.webhooks.finish().await;
     parts.control.finish().await;
@@ -182,7 +182,7 @@ async fn warm_what_is_built(
         let is_built = build.ended().await;
         *building = None;
         if is_built && let Err(error) = control.warm(warm).await {
-            tracing::warn!(error = %Chain(&error), "nothing is made ready of the new template");
+            tracing::warn!(error = %Chain(&error), "cannot warm the new template");
         }
     }
     std::future::pending().await

@@ -174,7 +174,7 @@ impl Announcement {
             }
         };
         if told.is_err() {
-            tracing::warn!("nobody reads how to connect");
+            tracing::warn!("standard output is closed, connection settings not printed");
         }
     }
 }
