@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use skep_admin::announce::Ready;
-use skep_admin::{BackgroundBuild, RunningBuild, install_error, local_key};
+use skep_admin::front_door::{FrontDoor, Protocol};
+use skep_admin::{BackgroundBuild, RunningBuild, install_error, local_key, mirror};
 use skep_agents::{BuildSandboxes, HttpAgents};
 use skep_api::{Access, Tickets};
 use skep_build::{Downloads, Engine, EngineOptions, HostSettings, Limits as BuildLimits, Uploads};
@@ -36,13 +37,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config, Records};
 use crate::console;
-use crate::front_door::{FrontDoor, Protocol};
 use crate::identity;
 use crate::inspection;
 use crate::isolation;
 use crate::mcp;
 use crate::metrics::Metrics;
-use crate::mirror;
 use crate::vault;
 use crate::wiring::{
     CatalogLayers, CatalogTemplates, HostVolumes, LocalNodes, NodeRoutes, RegistryImages,
@@ -225,8 +224,9 @@ impl Server {
         let (isolation, inspection) = isolation::open(config, choices.ends, host_volumes).await?;
         let isolation = Arc::new(isolation);
         let (authority, certificate) = inspection::authority(config)?;
-        let mirror = mirror::start(config, &isolation).await?;
-        let packages = mirror::settings(config, &isolation)?.map(Arc::new);
+        let host = crate::host_settings()?;
+        let mirror = mirror::start(config, &isolation, &host).await?;
+        let packages = mirror::settings(config, &isolation, host.clone()).map(Arc::new);
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
         let reports = Reports::new(store.clone(), NodeId::local());
         let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
@@ -273,7 +273,7 @@ impl Server {
             ))
         })?;
         let address = listener.local_addr().map_err(CliError::failure)?;
-        let door = FrontDoor::open(config, choices.protocol)?;
+        let door = FrontDoor::open(config, choices.protocol, &host)?;
         let public_domain = door.public_domain(address.port());
         let metrics = Arc::new(Metrics {
             node: node.clone(),
@@ -286,7 +286,7 @@ impl Server {
             proxy: OnceLock::new(),
         });
         identity::issue(config, &control, &door.url(address))?;
-        let complete = inspection::complete(authority, &control, &door, address)?;
+        let complete = inspection::complete(authority, &control, &door, address, &host)?;
         inspection.get_or_init(|| complete);
         let (own, own_listener) = mcp::own_way(&door, address).await?;
         let is_secure = door.url(address).starts_with("https:");
