@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use flate2::{Compression, GzBuilder};
 use sha2::{Digest as _, Sha256};
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a build script is told by variables"
+)]
 fn main() -> Result<(), Box<dyn Error>> {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../console/dist");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);

@@ -1,4 +1,6 @@
-//! `skep bench`: executes `skep-bench`, which is beside this executable.
+//! `skep bench`: executes `skep-bench`, which is beside this executable; and what that does.
+
+mod program;
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -9,6 +11,8 @@ use skep_cli::{CliError, key_of_host};
 use skep_config::{Config, env_vars};
 
 use crate::local_key;
+
+pub use program::main;
 
 /// Name of the executable that measures.
 const BENCH: &str = "skep-bench";

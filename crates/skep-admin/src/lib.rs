@@ -4,6 +4,9 @@
 //!
 //! They work on the files of an installation, not on a server, so they need the rights of its
 //! owner and no key. What talks to a server is in `skep-cli`.
+//!
+//! Beside the commands are two parts of a server that the operator's files decide: under which name it is
+//! reached ([`front_door`]), and which packages its sandboxes may have of a mirror ([`mirror`]).
 
 pub mod announce;
 mod background_build;
@@ -12,9 +15,11 @@ pub mod code;
 pub mod criu;
 pub mod doctor;
 mod error;
+pub mod front_door;
 pub mod local_key;
 pub mod man;
 pub mod mcp;
+pub mod mirror;
 mod private_server;
 mod progress;
 pub mod root;

@@ -1,8 +1,8 @@
 //! Rendering of versions of templates as bodies of answers.
 
 use jiff::Timestamp;
-use skep_control::{BuildRecord, LayerFile, LayerFiles, VersionDetail, VersionHistory};
-use skep_types::{BuildBase, BuildStep, Instruction};
+use skep_control::{BuildRecord, LayerFiles, VersionDetail, VersionHistory};
+use skep_types::{BuildBase, BuildStep, Instruction, LayerFile};
 use skep_wire::rest;
 
 use crate::render_template::{names, status};

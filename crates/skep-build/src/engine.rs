@@ -49,7 +49,7 @@ pub struct EngineOptions {
 pub struct HostSettings {
     /// Files by their absolute paths.
     pub files: Vec<(String, String)>,
-    /// Variables.
+    /// Variables that every command of a build is given, by name and value.
     pub environment: Vec<(String, String)>,
 }
 

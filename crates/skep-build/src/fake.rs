@@ -11,12 +11,13 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_control::BuildReports;
 use skep_types::{
-    BuildFailure, BuildId, BuildLogEntry, BuiltTemplate, FilesHash, RegistryCredentials, TeamId,
+    BuildFailure, BuildId, BuildLogEntry, BuiltTemplate, FilesHash, PulledImage,
+    RegistryCredentials, TeamId,
 };
 use tokio::sync::watch;
 
 use crate::archives::Archives;
-use crate::images::{Images, PullError, PullNews, PulledImage};
+use crate::images::{Images, PullError, PullNews};
 use crate::sandboxes::{
     BuildSandbox, Command, Exit, OpenError, Output, RunError, SandboxOrder, Sandboxes, SealError,
     Stream, TransferError,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_types::{LayerKey, RegistryCredentials};
+use skep_types::{PulledImage, RegistryCredentials};
 
 /// Receiver of lines about an image that is being fetched.
 pub type PullNews<'a> = &'a (dyn Fn(String) + Send + Sync);
@@ -24,17 +24,6 @@ pub trait Images: fmt::Debug + Send + Sync {
         force: bool,
         news: PullNews<'a>,
     ) -> BoxFuture<'a, Result<PulledImage, PullError>>;
-}
-
-/// An image whose layers are in the store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PulledImage {
-    /// Digest of its manifest, such as `sha256:…`.
-    pub digest: String,
-    /// Its layers, the lowest first.
-    pub layers: Vec<LayerKey>,
-    /// Variables of its configuration.
-    pub environment: Vec<(String, String)>,
 }
 
 /// An image could not be fetched.

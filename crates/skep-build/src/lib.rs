@@ -31,7 +31,7 @@ mod uploads;
 pub use archives::Archives;
 pub use downloads::{DOWNLOADS, Downloads, Generation, variables};
 pub use engine::{Engine, EngineOptions, HostSettings, Limits};
-pub use images::{Images, NoImages, PullError, PullNews, PulledImage};
+pub use images::{Images, NoImages, PullError, PullNews};
 pub use sandboxes::{
     BuildSandbox, Command, Exit, OpenError, Output, RunError, SandboxOrder, Sandboxes, SealError,
     Stream, TransferError,

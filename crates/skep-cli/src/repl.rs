@@ -274,8 +274,8 @@ impl Repl<'_> {
     fn raised(&mut self, error: &RaisedError) -> Result<Next, CliError> {
         let verdict = Verdict::of(error, &self.language);
         if error.name == "SystemExit" && verdict.left {
-            if let Some(words) = &verdict.last_words {
-                self.painter.last_words(words)?;
+            if let Some(words) = &verdict.exit_message {
+                self.painter.exit_message(words)?;
             }
             return Ok(Next::Leave(verdict.code));
         }

@@ -298,8 +298,8 @@ impl PreparedRun {
     ) -> Result<u8, CliError> {
         let verdict = Verdict::of(error, &self.language);
         let is_out_of_memory = error.kind == Some(Outcome::OutOfMemory);
-        match &verdict.last_words {
-            Some(words) => painter.last_words(words)?,
+        match &verdict.exit_message {
+            Some(words) => painter.exit_message(words)?,
             None if verdict.left => {}
             // What follows says more.
             None if is_out_of_memory && error.name == "OutOfMemory" => {}

@@ -32,7 +32,7 @@ pub struct Mirror {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Offline {
-    /// Nothing.
+    /// No share: the mirror refuses them.
     #[default]
     Nothing,
     /// Packages that the mirror has already, so that no name that they ask for gets out.

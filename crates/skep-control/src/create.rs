@@ -8,7 +8,7 @@ use skep_store::{CheckpointRecord, Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
     AccessToken, Capability, CheckpointId, Egress, EndReason, Ending, HostResource, IdentityTokens,
-    ImageKind, Ingress, NodeId, OnTimeout, Placement, Redacted, SandboxId, SandboxKind,
+    ImageKind, Ingress, KillError, NodeId, OnTimeout, Placement, Redacted, SandboxId, SandboxKind,
     SandboxSpec, Secrets, TemplateId, TemplateImage, TemplateReference, TenantId, Unsupported,
     Usage,
 };
@@ -21,7 +21,7 @@ use crate::idempotency::{Attempt, AttemptError, Claim};
 use crate::quota::QuotaGuard;
 use crate::registry::Entry;
 use crate::{
-    Blocked, Caller, Control, IdempotencyError, IdempotencyKey, InvalidMounts, KillError, Lifetime,
+    Blocked, Caller, Control, IdempotencyError, IdempotencyKey, InvalidMounts, Lifetime,
     MountRequest, NodeCreateError, RequestDigest, ResolveError,
 };
 
@@ -415,8 +415,8 @@ impl Control {
     async fn abandon(&self, entry: Entry, claim: Option<&Claim>) {
         let order = Arc::clone(&entry.order);
         match self.inner.nodes.kill(order.id.clone()).await {
-            Ok(()) | Err(KillError::NotHere) => self.record_failed_start(&order).await,
-            Err(error @ KillError::Failed(_)) => {
+            Ok(()) | Err(KillError::NotHere(_)) => self.record_failed_start(&order).await,
+            Err(error @ KillError::Stuck) => {
                 tracing::error!(error = %Chain(&error), "failed sandbox could not be removed");
                 // The host reports its end, and until then it counts for its team.
                 self.inner.registry.insert(entry);

@@ -73,7 +73,7 @@ pub use keys::{KeyError, KeyMask, NewKey};
 pub use list::{Cursor, CursorError, ListQuery, Page, SortOrder, States};
 pub use logs::{LogDirection, LogQuery};
 pub use metrics::{MetricPoint, MetricRange};
-pub use nodes::{Admitted, FakeNodes, KillError, NodeCreateError, Nodes};
+pub use nodes::{Admitted, FakeNodes, NodeCreateError, Nodes};
 pub use pause::{ChangeError, PauseOrder};
 pub use quota::{Full, Quota, QuotaGuard};
 pub use records::{RecordPage, RecordQuery};
@@ -87,9 +87,7 @@ pub use team_limits::TeamLimits;
 pub use team_metrics::{BackwardRange, TeamPoint, TimeRange};
 pub use template_list::{ListedTemplate, TemplateError, TemplateHistory};
 pub use template_tags::ListedTag;
-pub use templates::{
-    FakeTemplates, LayerFile, LayerFiles, LayerInfo, ResolveError, TemplateInfo, Templates,
-};
+pub use templates::{FakeTemplates, LayerFiles, LayerInfo, ResolveError, TemplateInfo, Templates};
 pub use uploads::{FakeUploads, FileLink, LinkError, Upload, UploadError, UploadLink, Uploads};
 pub use vault::{SecretError, SecretValue, SecretValueError};
 pub use version_detail::{VersionDetail, VersionHistory, VersionRow};

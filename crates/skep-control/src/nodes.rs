@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, HostResource, ImageKind, ImagePurpose,
-    LogEntry, LoggedRequest, NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest,
-    Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError,
-    Usage,
+    KillError, LogEntry, LoggedRequest, NodeId, NotHere, PauseRequest, Placement, Resources,
+    ResumeRequest, Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
+    TransitionError, Usage,
 };
 
 pub use fake::FakeNodes;
@@ -199,16 +199,4 @@ pub enum NodeCreateError {
     /// The server is about to stop.
     #[error("server is stopping")]
     Stopping,
-}
-
-/// Failure to kill a sandbox.
-#[derive(Debug, thiserror::Error)]
-pub enum KillError {
-    /// It is gone, whoever ended it, or was never there.
-    #[error("sandbox is not there")]
-    NotHere,
-    /// Something of it is left, out of reach: its status is still published. The host tries
-    /// again until nothing is left; asking again tries at once.
-    #[error("sandbox could not be removed")]
-    Failed(#[source] Source),
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use skep_store::{Order, StoreError};
-use skep_types::{AccessToken, Departure, Phase, SandboxId, SandboxStatus, TeamId};
+use skep_types::{AccessToken, Departure, KillError, Phase, SandboxId, SandboxStatus, TeamId};
 
-use crate::{Caller, Control, KillError};
+use crate::{Caller, Control};
 
 /// A sandbox that its team may see.
 #[derive(Debug, Clone)]
@@ -69,8 +69,8 @@ impl Control {
         }
         match self.inner.nodes.kill(id.clone()).await {
             Ok(()) => {}
-            Err(KillError::NotHere) => return Err(SandboxNotFound(id.clone()).into()),
-            Err(error @ KillError::Failed(_)) => return Err(StopError::Node(error)),
+            Err(KillError::NotHere(_)) => return Err(SandboxNotFound(id.clone()).into()),
+            Err(error @ KillError::Stuck) => return Err(StopError::Node(error)),
         }
         self.inner.registry.remove(&caller.team.id, id);
         Ok(())

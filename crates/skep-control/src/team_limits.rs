@@ -18,7 +18,7 @@ pub struct TeamLimits {
     pub snapshots: u32,
     /// Space that they may take; one that is taken below that limit may go beyond it.
     pub snapshot_bytes: u64,
-    /// Volumes.
+    /// Volumes that exist, mounted or not.
     pub volumes: u32,
     /// Largest size of a volume, and that of one for which none is asked.
     pub volume_mib: u32,

@@ -8,7 +8,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use skep_types::{
-    LayerKey, Resources, TeamId, TemplateId, TemplateImage, TemplateReference, closest,
+    LayerFile, LayerKey, Resources, TeamId, TemplateId, TemplateImage, TemplateReference, closest,
 };
 
 use crate::Team;
@@ -90,21 +90,6 @@ pub struct LayerFiles {
     pub files: BTreeMap<String, LayerFile>,
     /// True if there are more.
     pub has_more: bool,
-}
-
-/// A file in a layer, or the mark that one below is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LayerFile {
-    /// True if the layer takes the file away.
-    pub is_removed: bool,
-    /// True for a directory.
-    pub is_directory: bool,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Its permissions.
-    pub mode: u32,
-    /// Time of its last change, in seconds.
-    pub modified: i64,
 }
 
 /// Description of a template.

@@ -113,7 +113,7 @@ pub enum SecretError {
     Sealed {
         /// The secret, or the webhook that it belongs to.
         id: String,
-        /// Reason.
+        /// Reason for which none of the keys opens it.
         source: OpenError,
     },
     /// The value cannot be sealed.

@@ -24,7 +24,7 @@ pub struct VersionRequest {
 /// Limits that a caller asks for; `None` is the usual.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ResourceRequest {
-    /// Processors.
+    /// Processors that a sandbox may keep busy at a time.
     pub cpus: Option<u32>,
     /// Memory in MiB.
     pub memory_mib: Option<u32>,

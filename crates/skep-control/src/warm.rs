@@ -37,13 +37,13 @@ impl Control {
             match resolved {
                 Ok(template) => self.inner.nodes.warm(usual_kind(&team.id, template)),
                 Err(error @ (ResolveError::NotFound { .. } | ResolveError::NotReady(_))) => {
-                    tracing::debug!(error = %Chain(&error), "a template is not made ready");
+                    tracing::debug!(error = %Chain(&error), "cannot warm template");
                 }
                 Err(
                     error @ (ResolveError::NoSuchTag(_)
                     | ResolveError::NoAccess(_)
                     | ResolveError::Failed(_)),
-                ) => tracing::warn!(error = %Chain(&error), "a template is not made ready"),
+                ) => tracing::warn!(error = %Chain(&error), "cannot warm template"),
             }
         }
         Ok(())

@@ -65,7 +65,7 @@ pub struct Placed<T> {
 /// A place in the text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line.
+    /// Line of the text as it was written: one that is continued counts as several.
     pub line: usize,
     /// Column, in characters.
     pub column: usize,
@@ -99,7 +99,7 @@ pub struct Copy {
     pub destination: String,
     /// Owner, `user` or `user:group`.
     pub owner: Option<String>,
-    /// Permissions.
+    /// Permissions that they get; without them they keep their own.
     pub mode: Option<u32>,
     /// True for `ADD`: of a file that is an archive the contents are copied.
     pub unpacks: bool,

@@ -168,7 +168,7 @@ pub(crate) struct Route {
 pub(crate) enum Speech {
     /// Bytes that mean nothing here.
     Opaque { pace: Option<Pace> },
-    /// Requests.
+    /// Requests that rules look into: inside TLS if `secure`, over HTTP/2 if `h2`.
     Requests { secure: bool, h2: bool },
 }
 

@@ -177,7 +177,7 @@ impl Cgroups {
         };
         made.inspect_err(|_| {
             if let Err(error) = self.destroy(group, Instant::now()) {
-                tracing::warn!(%error, "half a cgroup is left; the next start removes it");
+                tracing::warn!(%error, "cannot remove incomplete cgroup; the next start removes it");
             }
         })
     }

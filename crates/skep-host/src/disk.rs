@@ -213,7 +213,7 @@ impl Disks {
         let target = new_file(to)?;
         self.copy_if_it_fits(&source, &target).map_err(|error| {
             if let Err(left) = fs::remove_file(to) {
-                tracing::warn!(path = %to.display(), error = %left, "half a disk is left");
+                tracing::warn!(path = %to.display(), error = %left, "cannot remove incomplete disk");
             }
             file("write", to)(error)
         })

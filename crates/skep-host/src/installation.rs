@@ -105,7 +105,7 @@ impl Installation {
         let leases = Arc::clone(&self.leases);
         let cleared = tokio::task::spawn_blocking(move || leases.clear_pools());
         if let Err(panic) = cleared.await {
-            tracing::error!(error = %Chain(&panic), "letting go of what was ready panicked");
+            tracing::error!(error = %Chain(&panic), "draining the pools panicked");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Tokens.
+//! Tokens that say who a sandbox is, signed.
 
 use std::time::Duration;
 

@@ -4,25 +4,10 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use skep_types::LayerKey;
+use skep_types::{LayerFile, LayerKey};
 
 use crate::catalog::{Catalog, CatalogError};
 use crate::store::{LayerRecord, StoreError};
-
-/// A file in a layer, or the mark that one below is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileInLayer {
-    /// True if the layer takes the file away.
-    pub is_removed: bool,
-    /// True for a directory.
-    pub is_directory: bool,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Its permissions.
-    pub mode: u32,
-    /// Time of its last change, in seconds.
-    pub modified: i64,
-}
 
 impl Catalog {
     /// Describes a layer; `None` if it is not there.
@@ -48,7 +33,7 @@ impl Catalog {
     pub fn each_file(
         &self,
         key: LayerKey,
-        mut look: impl FnMut(&str, FileInLayer) -> bool,
+        mut look: impl FnMut(&str, LayerFile) -> bool,
     ) -> Result<bool, CatalogError> {
         let root = self.layer_path(key);
         let mut waiting = vec![PathBuf::new()];
@@ -57,7 +42,7 @@ impl Catalog {
                 let full = root.join(&path);
                 let found = fs::symlink_metadata(&full).map_err(StoreError::files("read", full))?;
                 let kind = found.file_type();
-                let file = FileInLayer {
+                let file = LayerFile {
                     // An overlay marks what is gone by a device of no number.
                     is_removed: kind.is_char_device() && found.rdev() == 0,
                     is_directory: kind.is_dir(),

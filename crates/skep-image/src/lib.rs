@@ -30,7 +30,6 @@ pub use catalog::{Catalog, CatalogError, Listed};
 pub use image_cache::{CatalogVersion, ImageCache};
 pub use key::ContentKey;
 pub use layer_draft::{LayerDraft, LayerStart};
-pub use layer_files::FileInLayer;
 pub use progress::{BuildEvent, Progress, Silent};
 pub use recipe::{Action, DebianOrigin, Origin, Recipe, RecipeError, RecipeSource, Step, builtin};
 pub use runner::LaunchRunner;

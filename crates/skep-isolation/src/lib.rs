@@ -24,15 +24,11 @@ use skep_types::{
 pub use contract::{ContractSubject, check_contract};
 pub use fake::FakeIsolation;
 
-/// Strength of the isolation, from the always available to the strongest.
+/// Strength of the isolation. A stronger backend adds its own, after this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// Linux namespaces, cgroups, seccomp and id-mapped users.
     Native,
-    /// A user-space kernel.
-    Gvisor,
-    /// A virtual machine of its own.
-    MicroVm,
 }
 
 impl Tier {
@@ -40,8 +36,6 @@ impl Tier {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",
-            Self::Gvisor => "gvisor",
-            Self::MicroVm => "microvm",
         }
     }
 }

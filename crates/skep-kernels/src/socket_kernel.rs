@@ -88,7 +88,7 @@ impl SocketKernel {
             Ok(None) => return Ok(None),
             // Everyday life: the sandbox has installed a package, or the zygote is not warm yet.
             Err(error) => {
-                tracing::info!(error = %Chain(&error), "no kernel was forked");
+                tracing::info!(error = %Chain(&error), "kernel not forked, starting a process instead");
                 return Ok(None);
             }
         };

@@ -45,7 +45,7 @@ pub enum Access {
     Everything,
     /// The part that the mirror has already: nothing is asked for it, so nothing gets out.
     Cached,
-    /// Nothing.
+    /// Refused, whatever is asked for.
     Nothing,
 }
 

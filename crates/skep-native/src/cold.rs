@@ -127,7 +127,7 @@ fn write_whole(
         && let Err(error) = fs::remove_file(&unfinished)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(path = %unfinished.display(), %error, "half a file is left");
+        tracing::warn!(path = %unfinished.display(), %error, "cannot remove incomplete file");
     }
     written
 }

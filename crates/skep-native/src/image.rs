@@ -259,7 +259,7 @@ impl Images {
             }
             // CRIU of the server that was killed may be writing there still. The next start removes it.
             if let Err(error) = fs::remove_dir_all(&path) {
-                tracing::warn!(%error, path = %path.display(), "half an image cannot be removed yet");
+                tracing::warn!(%error, path = %path.display(), "cannot remove incomplete image yet");
             }
         }
         Ok(Self {
@@ -474,7 +474,7 @@ impl Images {
                 .iter()
                 .any(|checkpoint| entry.file_name() == checkpoint.record.as_str());
             if !is_kept {
-                tracing::info!(path = %entry.path().display(), "removed an image that nobody knows");
+                tracing::info!(path = %entry.path().display(), "removing orphaned image");
                 fs::remove_dir_all(entry.path())?;
             }
         }
@@ -686,7 +686,7 @@ impl Drop for NewImage {
             return;
         }
         if let Err(left) = fs::remove_dir_all(&self.path) {
-            tracing::warn!(path = %self.path.display(), error = %left, "half an image is left");
+            tracing::warn!(path = %self.path.display(), error = %left, "cannot remove incomplete image");
         }
     }
 }

@@ -191,7 +191,7 @@ impl Native {
         async move {
             let found = tokio::task::spawn_blocking(move || look(&leases, &running)).await;
             found.unwrap_or_else(|panic| {
-                tracing::error!(error = %Chain(&panic), "looking at sandboxes panicked");
+                tracing::error!(error = %Chain(&panic), "inspecting sandboxes panicked");
                 Vec::new()
             })
         }
@@ -305,7 +305,7 @@ fn checkpoints(config: &NativeConfig) -> io::Result<Option<Checkpoints>> {
 async fn fill_pools(leases: Arc<Leases>) {
     let filled = tokio::task::spawn_blocking(move || leases.fill_pools());
     if let Err(panic) = filled.await {
-        tracing::error!(error = %Chain(&panic), "making parts of sandboxes ready panicked");
+        tracing::error!(error = %Chain(&panic), "filling the pools panicked");
     }
 }
 
@@ -455,7 +455,7 @@ impl Isolation for Native {
                 leases.allow_pools(allowed);
             });
             if let Err(panic) = told.await {
-                tracing::error!(error = %Chain(&panic), "letting go of what was ready panicked");
+                tracing::error!(error = %Chain(&panic), "draining the pools panicked");
             }
         }
         .boxed()

@@ -289,7 +289,7 @@ impl NativeSandbox {
             return;
         }
         if let Err(error) = self.tell_to_go_on(checkpoints).await {
-            tracing::warn!(sandbox = %self.lease.id(), error = %Chain(error.as_ref()), "an agent does not know that it goes on");
+            tracing::warn!(sandbox = %self.lease.id(), error = %Chain(error.as_ref()), "cannot tell the agent that its sandbox was resumed");
         }
     }
 

@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use skep_isolation::{Exit, Launched, UsageError};
 use skep_telemetry::Chain;
 use skep_types::{
-    Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, ImagePurpose, OnTimeout,
-    PauseRequest, Phase, Resources, ResumeRequest, Resumed, RollBackRequest, SandboxSpec,
-    SandboxStatus, Sleeper, TransitionError, Usage, Verdict,
+    Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, ImagePurpose, KillError,
+    OnTimeout, PauseRequest, Phase, Resources, ResumeRequest, Resumed, RollBackRequest,
+    SandboxSpec, SandboxStatus, Sleeper, TransitionError, Usage, Verdict,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -25,9 +25,9 @@ use crate::admission::Promise;
 use crate::clock::{Deadline, wall_now};
 use crate::journal::Noted;
 use crate::memory_mean::MemoryMean;
-use crate::node::{CreateError, Inner, KillError};
+use crate::node::{CreateError, Inner};
 use crate::record::DriverRecord;
-use crate::route::NodeRoute;
+use crate::route::Route;
 
 /// A request to a driver.
 pub(crate) enum Request {
@@ -85,7 +85,7 @@ pub(crate) struct Driver {
     pub(crate) node: Arc<Inner>,
     pub(crate) queue: mpsc::Receiver<Request>,
     pub(crate) status: watch::Sender<SandboxStatus>,
-    pub(crate) route: watch::Sender<Option<NodeRoute>>,
+    pub(crate) route: watch::Sender<Option<Route>>,
     /// Set while it is paused and goes on when somebody uses it.
     pub(crate) sleeper: watch::Sender<Option<Sleeper>>,
     pub(crate) stop: CancellationToken,
@@ -398,7 +398,7 @@ impl Driver {
 
     /// Lets traffic through to the sandbox. Streams of the same run that were open stay so.
     fn unhide(&self, held: &Held) {
-        let route = held.launched.as_ref().map(|launched| NodeRoute {
+        let route = held.launched.as_ref().map(|launched| Route {
             id: self.status.borrow().id.clone(),
             execution: held.record.execution,
             address: launched.address(),
@@ -450,7 +450,7 @@ impl Driver {
                 }
                 Ok(Verdict::Stay) => false,
                 Err(refused) => {
-                    tracing::error!(%refused, "driver and phase disagree");
+                    tracing::error!(%refused, "invalid phase transition");
                     debug_assert!(false, "{refused}");
                     false
                 }

@@ -33,5 +33,5 @@ pub use host::HostReport;
 pub use journal::{Journal, MemoryJournal, Noted};
 pub use layers::Layers;
 pub use metrics::Metrics;
-pub use node::{CreateError, KillError, Node, NodeOptions, PausePolicy, SpareCounts};
-pub use route::NodeRoute;
+pub use node::{CreateError, Node, NodeOptions, PausePolicy, SpareCounts};
+pub use route::Route;

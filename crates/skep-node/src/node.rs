@@ -13,8 +13,8 @@ use skep_isolation::{Isolation, LaunchError, Tier};
 use skep_telemetry::Tasks;
 use skep_types::{
     AccessToken, AdmissionPolicy, Capabilities, DeadlineMode, Departure, Egress, EndReason,
-    ExecutionId, LogEntry, LoggedRequest, NotHere, OnTimeout, Phase, Resources, SandboxId,
-    SandboxKind, SandboxSpec, SandboxStatus, Sleeper, Usage, WhenStopped,
+    ExecutionId, KillError, LogEntry, LoggedRequest, NotHere, OnTimeout, Phase, Resources,
+    SandboxId, SandboxKind, SandboxSpec, SandboxStatus, Sleeper, Usage, WhenStopped,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -27,7 +27,7 @@ use crate::journal::Journal;
 use crate::layers::Layers;
 use crate::log;
 use crate::metrics::Metrics;
-use crate::route::NodeRoute;
+use crate::route::Route;
 use crate::spares::Spares;
 
 /// Limit on the requests that wait for one driver. A caller beyond that waits its turn.
@@ -117,18 +117,6 @@ pub struct SpareCounts {
     pub missing: u64,
 }
 
-/// Failure to end a sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum KillError {
-    /// There is none, or no longer: it may be that somebody else has just ended it.
-    #[error(transparent)]
-    NotHere(#[from] NotHere),
-    /// It was killed and cannot be reached, but something of it could not be removed. The node
-    /// tries again until nothing is left; asking again tries at once.
-    #[error("something of the sandbox could not be removed")]
-    Stuck,
-}
-
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) isolation: Arc<dyn Isolation>,
@@ -154,7 +142,7 @@ pub(crate) struct Inner {
 pub(crate) struct Entry {
     pub(crate) requests: mpsc::Sender<Request>,
     pub(crate) status: watch::Receiver<SandboxStatus>,
-    route: watch::Receiver<Option<NodeRoute>>,
+    route: watch::Receiver<Option<Route>>,
     sleeper: watch::Receiver<Option<Sleeper>>,
 }
 
@@ -374,7 +362,7 @@ impl Node {
     }
 
     /// Route to a running sandbox.
-    pub fn route(&self, id: &SandboxId) -> Option<NodeRoute> {
+    pub fn route(&self, id: &SandboxId) -> Option<Route> {
         self.entry(id)
             .and_then(|entry| entry.route.borrow().clone())
     }
@@ -389,7 +377,7 @@ impl Node {
     }
 
     /// The first running sandbox whose access token `accepts` says yes to.
-    pub fn find_route(&self, accepts: impl Fn(&AccessToken) -> bool) -> Option<NodeRoute> {
+    pub fn find_route(&self, accepts: impl Fn(&AccessToken) -> bool) -> Option<Route> {
         let sandboxes = self.inner.sandboxes.read();
         sandboxes.values().find_map(|entry| {
             let route = entry.route.borrow();

@@ -94,7 +94,7 @@ impl Node {
     /// first request.
     pub async fn retain_checkpoints(&self, kept: Vec<Checkpoint>) {
         if let Err(error) = self.inner.isolation.retain_checkpoints(kept).await {
-            tracing::warn!(%error, "images that nobody knows are left");
+            tracing::warn!(%error, "cannot remove orphaned images");
         }
     }
 

@@ -18,7 +18,7 @@ mod sigv4;
 mod unpack;
 
 pub use error::{PullError, PullReason};
-pub use pull::{PulledImage, Puller, Registries};
+pub use pull::{Puller, Registries};
 pub use reference::{Reference, ReferenceError};
 #[cfg(feature = "fuzzing")]
 pub use unpack::fuzzing;

@@ -10,7 +10,7 @@ use reqwest::Client;
 use reqwest::redirect::Policy;
 use skep_http::{PublicNames, is_private_literal};
 use skep_image::{Catalog, ContentKey, LayerDraft, LayerStart};
-use skep_types::{LayerKey, RegistryCredentials};
+use skep_types::{PulledImage, RegistryCredentials};
 
 use crate::address::is_loopback;
 use crate::credentials::{self, AuthFiles, Ecr};
@@ -72,17 +72,6 @@ pub struct Puller {
     /// Meanings of tags that anybody may read, with all their layers. The lock is held for a look or
     /// an entry.
     resolved: Mutex<HashMap<Reference, (Instant, Arc<Resolved>)>>,
-}
-
-/// An image in the store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PulledImage {
-    /// Its layers, the lowest first.
-    pub layers: Vec<LayerKey>,
-    /// Variables of its configuration, in their order.
-    pub environment: Vec<(String, String)>,
-    /// Digest of its manifest, `sha256:…`.
-    pub digest: String,
 }
 
 /// The parts of an image.

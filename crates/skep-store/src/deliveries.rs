@@ -75,7 +75,7 @@ pub struct DeliveryRecord {
     pub id: DeliveryId,
     /// The webhook.
     pub webhook: WebhookId,
-    /// State.
+    /// State after the newest attempt.
     pub status: DeliveryStatus,
     /// Id of the event.
     pub event: String,

@@ -89,7 +89,7 @@ pub enum RegistryCredentials {
     Basic {
         /// User name.
         username: String,
-        /// Password.
+        /// Password or access token of that user.
         password: Redacted<String>,
     },
     /// Keys of an AWS account, for its registry.

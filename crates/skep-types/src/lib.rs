@@ -20,6 +20,7 @@ mod id;
 mod identity;
 mod ingress;
 mod kept;
+mod layer_file;
 mod layer_key;
 mod lifecycle;
 mod log;
@@ -28,10 +29,12 @@ mod mount;
 mod phase;
 mod placeholder;
 mod pool;
+mod pulled_image;
 mod random;
 mod redacted;
 mod request;
 mod resources;
+mod route;
 mod run;
 mod sandbox;
 mod secrets;
@@ -72,6 +75,7 @@ pub use ingress::{
     HostMask, HostMaskError, HttpsPorts, HttpsPortsError, Ingress, MOST_HTTPS_PORTS,
 };
 pub use kept::{KeptIn, Obstacle};
+pub use layer_file::LayerFile;
 pub use layer_key::{LayerKey, LayerKeyError};
 pub use lifecycle::{
     OnTimeout, PauseRequest, Restart, ResumeRequest, ResumeStart, Resumed, RollBackRequest,
@@ -82,14 +86,16 @@ pub use mount::{Mount, MountTarget, MountTargetError};
 pub use phase::{Event, Phase, Refused, ShownState, Verdict};
 pub use placeholder::{HeaderTemplate, MalformedPlaceholder, TemplatePart};
 pub use pool::PoolPolicy;
+pub use pulled_image::PulledImage;
 pub use random::random_bytes;
 pub use redacted::Redacted;
 pub use request::LoggedRequest;
 pub use resources::Resources;
+pub use route::Route;
 pub use run::{LivingSandbox, SandboxRun};
 pub use sandbox::{
-    AccessToken, DeadlineMode, NotHere, Placement, SandboxKind, SandboxSpec, SandboxStatus,
-    WhenStopped,
+    AccessToken, DeadlineMode, KillError, NotHere, Placement, SandboxKind, SandboxSpec,
+    SandboxStatus, WhenStopped,
 };
 pub use secrets::{Secrets, SecretsError};
 pub use sleeper::Sleeper;

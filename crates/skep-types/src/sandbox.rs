@@ -161,6 +161,18 @@ pub enum DeadlineMode {
 #[error("sandbox is not there")]
 pub struct NotHere;
 
+/// Failure to end a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KillError {
+    /// It is gone, whoever ended it, or was never there.
+    #[error(transparent)]
+    NotHere(#[from] NotHere),
+    /// It was killed and cannot be reached, but something of it could not be removed: its status is still
+    /// published. The node tries again until nothing is left; asking again tries at once.
+    #[error("something of the sandbox could not be removed")]
+    Stuck,
+}
+
 /// The fate of running sandboxes when the server stops in good order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenStopped {

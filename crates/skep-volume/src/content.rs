@@ -46,7 +46,7 @@ pub struct Ownership {
     pub uid: u32,
     /// Group, as sandboxes see it.
     pub gid: u32,
-    /// Permissions.
+    /// Permissions, as `chmod` takes them.
     pub mode: u32,
 }
 
@@ -72,7 +72,7 @@ pub struct Entry {
     pub kind: EntryKind,
     /// Bytes in it.
     pub size: u64,
-    /// Permissions.
+    /// Permissions, as `chmod` takes them.
     pub mode: u32,
     /// Owner, as sandboxes see it.
     pub uid: u32,

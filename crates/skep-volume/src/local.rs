@@ -126,7 +126,7 @@ impl LocalVolumes {
             if let Err(error) = fs::remove_file(&unfinished)
                 && error.kind() != io::ErrorKind::NotFound
             {
-                tracing::warn!(%error, %volume, "half a volume is left until the next start");
+                tracing::warn!(%error, %volume, "cannot remove incomplete volume until the next start");
             }
         })
     }

@@ -5,14 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use skep_admin::front_door::FrontDoor;
 use skep_cli::CliError;
 use skep_config::Config;
 use skep_control::Control;
 use skep_domain::EgressCa;
 use skep_egress::{Edge, Inspection};
+use skep_packages::PackageSettings;
 use skep_types::DomainName;
 
-use crate::front_door::FrontDoor;
 use crate::wiring::ControlHeaderValues;
 
 /// Directory of the authority in the data directory.
@@ -37,14 +38,14 @@ pub(crate) fn authority(config: &Config) -> Result<(Arc<EgressCa>, Arc<str>), Cl
 ///
 /// # Errors
 ///
-/// If it cannot be read whom this host trusts.
+/// If the authority of the door's own certificate cannot be read.
 pub(crate) fn complete(
     authority: Arc<EgressCa>,
     control: &Control,
     door: &FrontDoor,
     address: SocketAddr,
+    host: &PackageSettings,
 ) -> Result<Inspection, CliError> {
-    let host = crate::host_settings()?;
     let mut roots = host.ca_bundle().unwrap_or("").to_owned();
     // Ports of other sandboxes are hosts like others, by this server's own certificate perhaps.
     if let Some(own) = door.trust() {

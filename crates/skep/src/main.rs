@@ -2,13 +2,11 @@
 
 mod args;
 mod console;
-mod front_door;
 mod identity;
 mod inspection;
 mod isolation;
 mod mcp;
 mod metrics;
-mod mirror;
 mod serve;
 mod suggest;
 mod up;

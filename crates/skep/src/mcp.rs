@@ -9,6 +9,7 @@ use axum::response::Response;
 use axum::routing::any;
 use axum::{Extension, Router};
 use skep_admin::code::reachable;
+use skep_admin::front_door::FrontDoor;
 use skep_api::LetInCaller;
 use skep_cli::CliError;
 use skep_client::Client;
@@ -17,7 +18,6 @@ use skep_proxy::Listener;
 use tokio::net::TcpListener;
 
 use crate::config;
-use crate::front_door::FrontDoor;
 
 /// Path of the endpoint.
 const PATH: &str = "/mcp";

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use skep_admin::announce::Ready;
 use skep_admin::doctor::Doctor;
-use skep_admin::{BackgroundBuild, RunningBuild, install_error, local_key};
+use skep_admin::front_door::{FrontDoor, Protocol};
+use skep_admin::{BackgroundBuild, RunningBuild, install_error, local_key, mirror};
 use skep_agents::{BuildSandboxes, HttpAgents};
 use skep_api::{Access, Tickets};
 use skep_build::{Downloads, Engine, EngineOptions, HostSettings, Limits as BuildLimits, Uploads};
@@ -37,13 +38,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config, Records};
 use crate::console;
-use crate::front_door::{FrontDoor, Protocol};
 use crate::identity;
 use crate::inspection;
 use crate::isolation;
 use crate::mcp;
 use crate::metrics::Metrics;
-use crate::mirror;
 use crate::vault;
 use crate::wiring::{
     CatalogLayers, CatalogTemplates, HostVolumes, LocalNodes, NodeRoutes, RegistryImages,
@@ -139,7 +138,7 @@ pub(crate) async fn serve(
     // creations that go on without their callers, then drivers, then the backend that they use. The
     // store is last because all of them write to it.
     if serving.await.is_err() {
-        tracing::error!("the front door did not end well");
+        tracing::error!("proxy did not shut down cleanly");
     }
     parts.webhooks.finish().await;
     parts.control.finish().await;
@@ -183,7 +182,7 @@ async fn warm_what_is_built(
         let is_built = build.ended().await;
         *building = None;
         if is_built && let Err(error) = control.warm(warm).await {
-            tracing::warn!(error = %Chain(&error), "nothing is made ready of the new template");
+            tracing::warn!(error = %Chain(&error), "cannot warm the new template");
         }
     }
     std::future::pending().await
@@ -226,8 +225,9 @@ impl Server {
         let (isolation, inspection) = isolation::open(config, choices.ends, host_volumes).await?;
         let isolation = Arc::new(isolation);
         let (authority, certificate) = inspection::authority(config)?;
-        let mirror = mirror::start(config, &isolation).await?;
-        let packages = mirror::settings(config, &isolation)?.map(Arc::new);
+        let host = crate::host_settings()?;
+        let mirror = mirror::start(config, &isolation, &host).await?;
+        let packages = mirror::settings(config, &isolation, host.clone()).map(Arc::new);
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
         let reports = Reports::new(store.clone(), NodeId::local());
         let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
@@ -274,7 +274,7 @@ impl Server {
             ))
         })?;
         let address = listener.local_addr().map_err(CliError::failure)?;
-        let door = FrontDoor::open(config, choices.protocol)?;
+        let door = FrontDoor::open(config, choices.protocol, &host)?;
         let public_domain = door.public_domain(address.port());
         let metrics = Arc::new(Metrics {
             node: node.clone(),
@@ -287,7 +287,7 @@ impl Server {
             proxy: OnceLock::new(),
         });
         identity::issue(config, &control, &door.url(address))?;
-        let complete = inspection::complete(authority, &control, &door, address)?;
+        let complete = inspection::complete(authority, &control, &door, address, &host)?;
         inspection.get_or_init(|| complete);
         let (own, own_listener) = mcp::own_way(&door, address).await?;
         let is_secure = door.url(address).starts_with("https:");

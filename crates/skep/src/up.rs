@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use skep_admin::announce::{self, Example, INTERPRETER, NextSteps, Ready};
+use skep_admin::front_door::Protocol;
 use skep_admin::template::FIRST_TEMPLATE;
 use skep_admin::{BackgroundBuild, criu, install_error};
 use skep_api::Access;
@@ -13,7 +14,6 @@ use tokio::time::timeout;
 
 use crate::args::{ServeArgs, UpArgs};
 use crate::config::Config;
-use crate::front_door::Protocol;
 use crate::serve::{self, Choices, Ends};
 use crate::{build_template, environment, host_settings, launcher};
 
@@ -174,7 +174,7 @@ impl Announcement {
             }
         };
         if told.is_err() {
-            tracing::warn!("nobody reads how to connect");
+            tracing::warn!("standard output is closed, connection settings not printed");
         }
     }
 }

@@ -20,6 +20,10 @@ const SIZE: &str = "8G";
 
 /// Builds the templates that are missing, fetches CRIU if it is, and copies both to a disk if they
 /// have changed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a tool of developers is its own `main`"
+)]
 pub(super) fn disk(root: &Path, cache: &Path, built: &Built) -> anyhow::Result<PathBuf> {
     // The same as that of the tests, so that they are built once.
     let beside = || root.join(".cache/skep");

@@ -8,6 +8,10 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context as _, bail};
 
 /// A command that makes files of root: run as root, or with its rights.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a tool of developers is its own `main`"
+)]
 pub(super) fn as_root(program: impl AsRef<OsStr>) -> Command {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let mut command = if is_root {

@@ -1,4 +1,5 @@
-//! Rule that a doc comment begins with a noun or a verb, so that it says what a thing is and not what is asked about it.
+//! Rule that a doc comment begins with a noun or a verb, so that it says what a thing is and not what is asked about it;
+//! and that it has more than one word, which would only be the name again.
 
 use super::Violation;
 use crate::tree::Tree;
@@ -13,17 +14,28 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let rust = tree.files.iter().filter(|file| file.path.ends_with(".rs"));
     let mut violations = Vec::new();
     for file in rust {
-        let mut is_inside = false;
-        for (number, line) in file.numbered_lines() {
-            let text = text(line);
-            if !is_inside && text.is_some_and(asks) {
-                violations.push(Violation::new(
-                    RULE,
-                    format!("{}:{number}", file.path),
-                    "a doc comment begins with a noun or a verb: `Base of a build.`, `True if it is ready.`",
-                ));
+        let lines: Vec<_> = file.numbered_lines().collect();
+        for (index, (number, line)) in lines.iter().enumerate() {
+            let Some(first) = text(line) else { continue };
+            let is_text = |index: Option<usize>| {
+                let line = index.and_then(|index| lines.get(index));
+                line.is_some_and(|(_, line)| text(line).is_some())
+            };
+            if is_text(index.checked_sub(1)) {
+                continue;
             }
-            is_inside = text.is_some();
+            let reason = if asks(first) {
+                "a doc comment begins with a noun or a verb: `Base of a build.`, `True if it is ready.`"
+            } else if is_one_word(first) && !is_text(Some(index + 1)) {
+                "a doc comment says what the name does not: `Size in MiB, as df shows it.`, not `Size.`"
+            } else {
+                continue;
+            };
+            violations.push(Violation::new(
+                RULE,
+                format!("{}:{number}", file.path),
+                reason,
+            ));
         }
     }
     violations
@@ -38,6 +50,13 @@ fn text(line: &str) -> Option<&str> {
 fn asks(text: &str) -> bool {
     let first = text.split_whitespace().next();
     first.is_some_and(|first| QUESTIONS.contains(&first))
+}
+
+/// True for a word alone. A name in code, such as the route or the tool that a file is about, is none.
+fn is_one_word(text: &str) -> bool {
+    let text = text.trim();
+    let word = text.strip_suffix('.').unwrap_or(text);
+    !word.is_empty() && word.chars().all(char::is_alphabetic)
 }
 
 #[cfg(test)]
@@ -59,5 +78,20 @@ mod tests {
     fn later_lines_and_plain_comments_begin_as_they_like() {
         assert_eq!(count("/// Holds bytes.\n/// What else it holds."), 0);
         assert_eq!(count("// What follows is hard."), 0);
+    }
+
+    #[test]
+    fn a_doc_comment_has_more_than_one_word() {
+        assert_eq!(count("    /// Size.\n    size: u64,"), 1);
+        assert_eq!(count("//! Listings\n\nuse std::io;"), 1);
+        assert_eq!(count("/// Size in bytes."), 0);
+        assert_eq!(count("/// Names.\n///\n/// One may come twice."), 0);
+        assert_eq!(
+            count("/// What it holds, and until when it is\n/// kept."),
+            1
+        );
+        assert_eq!(count("/// Holds bytes of\n/// others."), 0);
+        assert_eq!(count("//! `/volumes`"), 0);
+        assert_eq!(count("// Memory.\nconst ROWS: u8 = 3;"), 0);
     }
 }

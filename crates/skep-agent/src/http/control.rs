@@ -85,7 +85,7 @@ pub(crate) async fn go_on(
     match skep_linux::close_first_process() {
         Ok(()) => StatusCode::NO_CONTENT,
         Err(error) => {
-            tracing::error!(%error, "cannot close this process again");
+            tracing::error!(%error, "cannot make the agent undumpable again");
             StatusCode::INTERNAL_SERVER_ERROR
         }
     }

@@ -76,7 +76,7 @@ async fn metrics(State(agent): State<Arc<Agent>>) -> Result<Response, RestError>
     let measured = tokio::task::spawn_blocking(move || agent.meter.measure())
         .await
         .map_err(|error| {
-            tracing::error!(%error, "measuring panicked");
+            tracing::error!(%error, "reading metrics panicked");
             RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "cannot measure")
         })?;
     Ok(axum::Json(measured).into_response())

@@ -464,7 +464,7 @@ mod tests {
         let failed = ResolveError::Failed(secret());
         check(failed, 500, "internal_server_error", message, Retry::Unsaid);
         let message = "the sandbox is out of reach, but something of it could not be removed; the server keeps trying";
-        let stuck = StopError::Node(skep_control::KillError::Failed(secret()));
+        let stuck = StopError::Node(skep_types::KillError::Stuck);
         check(stuck, 503, "sandbox_stuck", message, Retry::Never);
         let message = "the sandbox could not be started";
         check(

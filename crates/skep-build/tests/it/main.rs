@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_build::fake::{Answer, FakeArchives, FakeImages, FakeReports, FakeSandboxes};
-use skep_build::{Engine, EngineOptions, HostSettings, Limits, PulledImage};
+use skep_build::{Engine, EngineOptions, HostSettings, Limits};
 use skep_control::Builds as _;
 use skep_image::Catalog;
 use skep_types::{
     BuildBase, BuildContext, BuildFailure, BuildId, BuildOrder, BuildPhase, BuildStep,
-    BuiltTemplate, Instruction, LayerKey, Resources, Sharing, TeamId, TemplateId, TemplateImage,
+    BuiltTemplate, Instruction, LayerKey, PulledImage, Resources, Sharing, TeamId, TemplateId,
+    TemplateImage,
 };
 
 struct Host {

@@ -162,7 +162,7 @@ impl<Output: Write, Errors: Write> Painter<Output, Errors> {
     }
 
     /// Prints the message of a program that leaves with one, on standard error.
-    pub(crate) fn last_words(&mut self, words: &str) -> Result<(), CliError> {
+    pub(crate) fn exit_message(&mut self, words: &str) -> Result<(), CliError> {
         if self.is_json {
             return Ok(());
         }

@@ -17,7 +17,7 @@ pub(crate) struct Verdict {
     /// True if the code left by itself with this code, so that there is no error to show.
     pub(crate) left: bool,
     /// Message of a program that leaves with one.
-    pub(crate) last_words: Option<String>,
+    pub(crate) exit_message: Option<String>,
 }
 
 impl Verdict {
@@ -26,7 +26,7 @@ impl Verdict {
         let failed = |code| Self {
             code,
             left: false,
-            last_words: None,
+            exit_message: None,
         };
         if let Some(status) = error.exit_status {
             return Self::left(i64::from(status));
@@ -56,7 +56,7 @@ impl Verdict {
             _ => match value.parse() {
                 Ok(status) => Self::left(status),
                 Err(_) => Self {
-                    last_words: Some(value.to_owned()),
+                    exit_message: Some(value.to_owned()),
                     ..Self::left(1)
                 },
             },
@@ -68,7 +68,7 @@ impl Verdict {
             // A process has eight bits for it.
             code: status.to_le_bytes()[0],
             left: true,
-            last_words: None,
+            exit_message: None,
         }
     }
 }
@@ -90,7 +90,10 @@ mod tests {
 
     #[track_caller]
     fn check_left(verdict: &Verdict, code: u8) {
-        assert!(verdict.left && verdict.last_words.is_none(), "{verdict:?}");
+        assert!(
+            verdict.left && verdict.exit_message.is_none(),
+            "{verdict:?}"
+        );
         assert_eq!(verdict.code, code);
     }
 
@@ -128,7 +131,7 @@ mod tests {
         check_left(&verdict("bash", "", "7", Outcome::Runtime), 7);
         let words = verdict("python", "SystemExit", "no such file", Outcome::Runtime);
         assert_eq!((words.code, words.left), (1, true));
-        assert_eq!(words.last_words.as_deref(), Some("no such file"));
+        assert_eq!(words.exit_message.as_deref(), Some("no such file"));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub enum Level {
     Info,
     /// Oddities, such as standard error
     Warn,
-    /// Failures
+    /// Failures alone
     Error,
 }
 

@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 use skep_store::Store;
 use skep_types::{
     Capabilities, Capability, Checkpoint, DeadlineMode, Egress, EndReason, Ending, ExecutionId,
-    HostResource, ImageKind, ImagePurpose, KeptIn, LogEntry, LoggedRequest, NodeId, NotHere,
-    Obstacle, PauseRequest, Phase, Placement, Resources, ResumeRequest, ResumeStart, Resumed,
-    RollBackRequest, SandboxId, SandboxKind, SandboxRun, SandboxSpec, SandboxStatus, TemplateId,
-    TenantId, TransitionError, Usage,
+    HostResource, ImageKind, ImagePurpose, KeptIn, KillError, LogEntry, LoggedRequest, NodeId,
+    NotHere, Obstacle, PauseRequest, Phase, Placement, Resources, ResumeRequest, ResumeStart,
+    Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxRun, SandboxSpec, SandboxStatus,
+    TemplateId, TenantId, TransitionError, Usage,
 };
 use tokio::sync::Notify;
 
-use super::{Admitted, KillError, NodeCreateError, Nodes};
+use super::{Admitted, NodeCreateError, Nodes};
 use crate::Reports;
 
 /// A host that runs nothing and keeps the database as a real one does. Clones share it.
@@ -289,7 +289,7 @@ impl Nodes for FakeNodes {
             if held != Some(Phase::Stopping) && self.end(&id, EndReason::Killed).await {
                 Ok(())
             } else {
-                Err(KillError::NotHere)
+                Err(NotHere.into())
             }
         }
         .boxed()

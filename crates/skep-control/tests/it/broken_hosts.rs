@@ -7,14 +7,14 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use skep_control::{
-    Admitted, CreateError, FakeNodes, KillError, ListQuery, NodeCreateError, Nodes, StopError,
+    Admitted, CreateError, FakeNodes, ListQuery, NodeCreateError, Nodes, StopError,
 };
 use skep_testkit::wait_until;
 use skep_types::{
-    Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, ImageKind, ImagePurpose, LogEntry,
-    LoggedRequest, NodeId, NotHere, PauseRequest, Phase, Placement, Resources, ResumeRequest,
-    Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError,
-    Usage,
+    Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, ImageKind, ImagePurpose, KillError,
+    LogEntry, LoggedRequest, NodeId, NotHere, PauseRequest, Phase, Placement, Resources,
+    ResumeRequest, Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
+    TransitionError, Usage,
 };
 use tempfile::TempDir;
 
@@ -68,7 +68,7 @@ impl Nodes for Broken {
 
     fn kill(&self, id: SandboxId) -> BoxFuture<'_, Result<(), KillError>> {
         match self.fault {
-            Fault::CannotKill => async { Err(KillError::Failed("stuck".into())) }.boxed(),
+            Fault::CannotKill => async { Err(KillError::Stuck) }.boxed(),
             Fault::PanicsOnCreate => self.whole.kill(id),
         }
     }

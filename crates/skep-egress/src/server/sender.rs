@@ -98,12 +98,12 @@ async fn hear(room: Arc<SandboxState>, running: Running, process: Process) {
     let ended = tokio::select! {
         () = running.stop.cancelled() => Ok(()),
         ended = converse(&room, &running) => {
-            tracing::warn!("what sends the requests of a sandbox has ended");
+            tracing::warn!("egress sender of a sandbox exited");
             ended
         }
     };
     if let Err(error) = ended {
-        tracing::error!(error = %Chain(&error), "what sends the requests of a sandbox has failed");
+        tracing::error!(error = %Chain(&error), "egress sender of a sandbox failed");
     }
     running.stop.cancel();
     drop(process);

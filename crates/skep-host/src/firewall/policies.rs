@@ -35,7 +35,7 @@ pub(crate) enum Allowance {
     Everything,
     /// Nothing at all.
     Nothing,
-    /// Some.
+    /// Ranges of addresses, and hosts by name where there is an egress proxy.
     Some {
         /// Addresses, sorted and with gaps between them.
         spans: Vec<AddressSpan>,

@@ -27,6 +27,10 @@ crate::tests! {
 }
 
 /// Template cache of servers, so that `base` is built once for tests and for use.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
 fn cache_dir() -> PathBuf {
     std::env::var_os("SKEP_CACHE_DIR").map_or_else(|| "/var/cache/skep".into(), PathBuf::from)
 }

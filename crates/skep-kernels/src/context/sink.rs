@@ -128,7 +128,7 @@ impl Record {
         }
         for update in self.updates {
             if let Err(error) = sender.try_send(update) {
-                tracing::error!(%error, "a record is larger than itself");
+                tracing::error!(%error, "replay of an execution is cut short");
             }
         }
         let id = id.to_owned();

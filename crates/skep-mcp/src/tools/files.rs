@@ -226,7 +226,7 @@ pub(crate) struct ListArguments {
 pub(crate) struct ListOutput {
     /// ID of the sandbox that has it.
     sandbox: String,
-    /// Content.
+    /// Entries of the directory and of those below it, to the depth that was asked for.
     entries: Vec<EntryOutput>,
     /// True if there are more.
     truncated: bool,

@@ -38,7 +38,7 @@ pub(crate) fn serve(zygotes: Arc<Zygotes>, holder: Arc<Holder>, client: Client, 
         let socket = match watch(socket) {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::warn!(%error, "an agent's questions are not heard");
+                tracing::warn!(%error, "cannot watch the fork socket of an agent");
                 return;
             }
         };
@@ -102,7 +102,7 @@ async fn answer(
             counter.add_one();
             // A sandbox can cause it as often as it likes.
             if let Some(unsaid) = zygotes.warnings.admit() {
-                tracing::warn!(error = %Chain(&error), unsaid, "no kernel was forked");
+                tracing::warn!(error = %Chain(&error), unsaid, "cannot fork kernel from zygote");
             }
             // The rest is within the power of a sandbox, or a sandbox that ends: one of them must
             // not end the zygote of the others.

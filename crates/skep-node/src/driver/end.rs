@@ -4,11 +4,10 @@ use std::time::{Duration, Instant};
 
 use skep_isolation::DestroyError;
 use skep_telemetry::Chain;
-use skep_types::{Departure, EndReason, Event, NotHere, Usage};
+use skep_types::{Departure, EndReason, Event, KillError, NotHere, Usage};
 
 use super::{Driver, Held, Killer, Request, answer};
 use crate::clock::wall_now;
-use crate::node::KillError;
 
 /// Time limit for the journal before a kill. A disk that is full or broken keeps nobody alive.
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(1);

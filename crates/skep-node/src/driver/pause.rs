@@ -159,7 +159,7 @@ impl Driver {
                 self.unhide(held);
             }
             Err(error) => {
-                tracing::error!(error = %Chain(&error), "a sandbox is paused because it does not go on");
+                tracing::error!(error = %Chain(&error), "cannot resume sandbox after a failed pause, it stays paused");
                 held.ended.cancel();
                 self.stand(held, wall_now()).await;
                 self.enter(Event::PauseDone);

@@ -123,7 +123,7 @@ impl Driver {
                 return Err(TransitionError::NoRoom(HostResource::Disk));
             }
             if let Err(error) = self.wake_restored(&launched).await {
-                tracing::error!(error = %Chain(&error), "a sandbox that was made of an image does not go on");
+                tracing::error!(error = %Chain(&error), "cannot resume sandbox restored from its image");
                 match disk {
                     DiskOf::Another => self.go_back(held, before).await,
                     // Some of it may have run, and the image is older than what that has written.
@@ -161,7 +161,7 @@ impl Driver {
     /// Lets processes stand that did not go on, all of them, and publishes that the sandbox is paused.
     async fn stand_again(&mut self, held: &mut Held, launched: &Launched, before: SandboxStatus) {
         if let Err(error) = launched.freeze().await {
-            tracing::warn!(error = %Chain(&error), "cannot tell whether a paused sandbox stands");
+            tracing::warn!(error = %Chain(&error), "cannot freeze paused sandbox");
         }
         let paused_at = before.ends_at;
         self.publish_again(before);
@@ -254,7 +254,7 @@ impl Driver {
         if let Err(error) = launched.thaw().await {
             // Some of it may go on.
             if let Err(error) = launched.freeze().await {
-                tracing::warn!(error = %Chain(&error), "cannot tell whether a paused sandbox stands");
+                tracing::warn!(error = %Chain(&error), "cannot freeze paused sandbox");
             }
             return Err(change_error(error));
         }
@@ -327,7 +327,7 @@ impl Driver {
         } else if let Some(launched) = &held.launched
             && let Err(error) = launched.freeze().await
         {
-            tracing::warn!(error = %Chain(&error), "cannot tell whether a paused sandbox stands");
+            tracing::warn!(error = %Chain(&error), "cannot freeze paused sandbox");
         }
         self.restore_egress(held).await;
         let (kind, paused_at) = {
@@ -361,7 +361,7 @@ impl Driver {
             && self.node.isolation.capabilities().has(Capability::Freeze)
             && let Err(error) = launched.thaw().await
         {
-            tracing::warn!(error = %Chain(&error), "cannot tell whether a sandbox goes on");
+            tracing::warn!(error = %Chain(&error), "cannot thaw adopted sandbox");
         }
         self.restore_egress(held).await;
         self.enter_running(held, started_at);

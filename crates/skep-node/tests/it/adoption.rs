@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
-use skep_node::{
-    Adoption, Journal, KillError, MemoryJournal, Node, NodeOptions, Noted, PausePolicy,
-};
+use skep_node::{Adoption, Journal, MemoryJournal, Node, NodeOptions, Noted, PausePolicy};
 use skep_types::{
-    Egress, EndReason, Ending, HttpsPorts, Ingress, LivingSandbox, Phase, SandboxId, SandboxRun,
-    Usage, WhenStopped,
+    Egress, EndReason, Ending, HttpsPorts, Ingress, KillError, LivingSandbox, Phase, SandboxId,
+    SandboxRun, Usage, WhenStopped,
 };
 
 use crate::{TestHost, spec};

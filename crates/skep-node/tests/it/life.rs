@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use skep_isolation::LaunchError;
-use skep_node::{CreateError, KillError};
+use skep_node::CreateError;
 use skep_testkit::wait_until;
-use skep_types::{DeadlineMode, EndReason, NotHere, Phase, WhenStopped};
+use skep_types::{DeadlineMode, EndReason, KillError, NotHere, Phase, WhenStopped};
 
 use crate::{TestHost, spec};
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use skep_image::Catalog;
-use skep_oci::{PullError, PulledImage, Puller, Registries, Unpacker};
-use skep_types::RegistryCredentials;
+use skep_oci::{PullError, Puller, Registries, Unpacker};
+use skep_types::{PulledImage, RegistryCredentials};
 use tempfile::TempDir;
 
 use crate::archive::{digest, gzip};

@@ -1,11 +1,13 @@
 //! Routes to sandboxes: the port of the proxy that a node fills.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use skep_types::{AccessToken, ExecutionId, Ingress, Redacted, SandboxId, Sleeper};
+use skep_types::{AccessToken, SandboxId, Sleeper};
 use tokio_util::sync::CancellationToken;
+
+/// One execution of a sandbox, as the proxy sees it: who waits for its end waits for this token.
+pub type Route = skep_types::Route<CancellationToken>;
 
 /// Verdict of a caller about the access token of a sandbox.
 pub type Accepts<'a> = &'a (dyn Fn(&AccessToken) -> bool + Send + Sync);
@@ -57,27 +59,4 @@ pub enum WakeError {
     Changing,
     /// The host did not let it.
     Failed,
-}
-
-/// One run of a sandbox, as the proxy sees it.
-#[derive(Debug)]
-pub struct Route {
-    /// The sandbox's id, as in host names and headers.
-    pub id: SandboxId,
-    /// The execution of the sandbox; connections are kept for one execution only.
-    pub execution: ExecutionId,
-    /// Address of the sandbox; the agent and the services of the user listen there.
-    pub address: IpAddr,
-    /// Token that opens its agent, if it has one.
-    pub access_token: Option<AccessToken>,
-    /// True if its owner asked for an agent that demands no token, as clients of the first
-    /// generation do by saying nothing; see [`crate::ProxyConfig::demand_tokens`].
-    pub is_open: bool,
-    /// Rule for requests to its ports.
-    pub ingress: Arc<Ingress>,
-    /// Opens the agent's control routes, for the tunnel to services on the sandbox's loopback.
-    pub control_token: Redacted<String>,
-    /// Fires when this run ends. It must fire before `address` is given to another sandbox:
-    /// a connection that was made too late is recognised by it.
-    pub ended: CancellationToken,
 }

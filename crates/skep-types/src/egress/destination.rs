@@ -24,7 +24,7 @@ pub struct AddressRange {
 /// A destination that a policy allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// Addresses.
+    /// One address, or all of a range.
     Range(AddressRange),
     /// Hosts, by name.
     Host(HostRule),

@@ -18,7 +18,7 @@ pub struct AddressSpan {
 pub enum Reach {
     /// All of them.
     Everything,
-    /// None.
+    /// No address, so that hosts can be reached at most by name.
     Nothing,
     /// Some: sorted, and with a gap after each.
     Some(Vec<AddressSpan>),

@@ -1,4 +1,4 @@
-//! Listings.
+//! Listings of directories in volumes.
 
 use std::io;
 use std::os::fd::OwnedFd;

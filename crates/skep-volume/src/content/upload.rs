@@ -133,7 +133,7 @@ impl Drop for Upload {
             Err(errno) => {
                 // It is removed when the volume is next opened.
                 let error = io::Error::from(errno);
-                tracing::warn!(%error, "a torn upload takes space for now");
+                tracing::warn!(%error, "cannot remove incomplete upload");
             }
         }
     }

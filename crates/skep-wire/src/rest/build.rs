@@ -97,7 +97,7 @@ pub struct ImageRegistry {
     /// User name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// Password.
+    /// Password or access token of that user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
     /// Id of an access key.

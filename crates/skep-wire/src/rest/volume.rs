@@ -17,7 +17,7 @@ pub struct NewVolume {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VolumeOptions {
-    /// Size.
+    /// Limit on its content in MiB; the server has a usual one.
     #[serde(rename = "sizeMB", default, skip_serializing_if = "Option::is_none")]
     pub size_mb: Option<u32>,
     /// Name or id of the volume that it is to be a copy of.
@@ -45,7 +45,7 @@ pub struct Volume {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeDetail {
-    /// Size.
+    /// Limit on its content in MiB.
     #[serde(rename = "sizeMB")]
     pub size_mb: u32,
     /// `true` if nobody may write to it.
@@ -87,9 +87,9 @@ pub struct VolumeEntry {
     pub size: u64,
     /// Permissions, as a number.
     pub mode: u32,
-    /// Owner.
+    /// Id of the user in sandboxes who owns it.
     pub uid: u32,
-    /// Group.
+    /// Id of the group in sandboxes that owns it.
     pub gid: u32,
     /// Time of the last reading.
     pub atime: Timestamp,

@@ -1,10 +1,10 @@
 //! The builder's port to images of registries.
 
-use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_build::{Images, PullError, PullNews, PulledImage};
+use futures_util::{FutureExt as _, TryFutureExt as _};
+use skep_build::{Images, PullError, PullNews};
 use skep_oci::Puller;
-use skep_types::RegistryCredentials;
+use skep_types::{PulledImage, RegistryCredentials};
 
 /// Registries, asked by a client of ours.
 #[derive(Debug)]
@@ -20,16 +20,9 @@ impl Images for RegistryImages {
     ) -> BoxFuture<'a, Result<PulledImage, PullError>> {
         let pulling = self.0.pull(reference, credentials, force, news);
         pulling
-            .map(|pulled| match pulled {
-                Ok(image) => Ok(PulledImage {
-                    digest: image.digest,
-                    layers: image.layers,
-                    environment: image.environment,
-                }),
-                Err(error) => Err(PullError {
-                    message: error.to_string(),
-                    source: Some(Box::new(error)),
-                }),
+            .map_err(|error| PullError {
+                message: error.to_string(),
+                source: Some(Box::new(error)),
             })
             .boxed()
     }

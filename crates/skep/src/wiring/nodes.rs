@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_control::{Admitted, InvalidMounts, KillError, NodeCreateError, Nodes};
+use skep_control::{Admitted, InvalidMounts, NodeCreateError, Nodes};
 use skep_isolation::LaunchError;
 use skep_node::{CreateError, NoRoom, Node, StartCommandError};
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, HostResource, ImageKind,
-    ImagePurpose, LogEntry, LoggedRequest, NodeId, NotHere, PauseRequest, Placement, Resources,
-    ResumeRequest, Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
-    TransitionError, Usage,
+    ImagePurpose, KillError, LogEntry, LoggedRequest, NodeId, NotHere, PauseRequest, Placement,
+    Resources, ResumeRequest, Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec,
+    SandboxStatus, TransitionError, Usage,
 };
 
 /// The node of this very process.
@@ -62,14 +62,7 @@ impl Nodes for LocalNodes {
     }
 
     fn kill(&self, id: SandboxId) -> BoxFuture<'_, Result<(), KillError>> {
-        async move {
-            let killed = self.0.kill(&id, EndReason::Killed).await;
-            killed.map_err(|error| match error {
-                skep_node::KillError::NotHere(_) => KillError::NotHere,
-                skep_node::KillError::Stuck => KillError::Failed(Box::new(error)),
-            })
-        }
-        .boxed()
+        async move { self.0.kill(&id, EndReason::Killed).await }.boxed()
     }
 
     fn set_lifetime(

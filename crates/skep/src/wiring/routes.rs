@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use skep_control::{ChangeError, Control};
-use skep_node::{Node, NodeRoute};
+use skep_node::Node;
 use skep_proxy::{Accepts, Route, Routes, WakeError};
 use skep_telemetry::Chain;
 use skep_types::{Phase, SandboxId, Sleeper, TransitionError};
@@ -31,12 +31,12 @@ impl NodeRoutes {
 
 impl Routes for NodeRoutes {
     fn find<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Arc<Route>>> {
-        std::future::ready(self.node.route(id).map(route)).boxed()
+        std::future::ready(self.node.route(id).map(Arc::new)).boxed()
     }
 
     fn find_by_token<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<Arc<Route>>> {
         let found = self.node.find_route(|candidate| candidate.matches(token));
-        std::future::ready(found.map(route)).boxed()
+        std::future::ready(found.map(Arc::new)).boxed()
     }
 
     fn departure<'a>(
@@ -50,7 +50,7 @@ impl Routes for NodeRoutes {
     }
 
     fn find_by_signature<'a>(&'a self, accepts: Accepts<'a>) -> BoxFuture<'a, Option<Arc<Route>>> {
-        std::future::ready(self.node.find_route(accepts).map(route)).boxed()
+        std::future::ready(self.node.find_route(accepts).map(Arc::new)).boxed()
     }
 
     fn sleeper<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Sleeper>> {
@@ -65,7 +65,10 @@ impl Routes for NodeRoutes {
         async move {
             self.control.auto_resume(&id).await.map_err(wake_error)?;
             // It may have been paused or killed again in between.
-            self.node.route(&id).map(route).ok_or(WakeError::Changing)
+            self.node
+                .route(&id)
+                .map(Arc::new)
+                .ok_or(WakeError::Changing)
         }
         .boxed()
     }
@@ -96,19 +99,4 @@ fn wake_error(error: ChangeError) -> WakeError {
             WakeError::Failed
         }
     }
-}
-
-/// The same route for the proxy. A signal of the runtime ends it, which shared types do not know, so each
-/// side has a type of its own.
-fn route(route: NodeRoute) -> Arc<Route> {
-    Arc::new(Route {
-        id: route.id,
-        execution: route.execution,
-        address: route.address,
-        access_token: route.access_token,
-        is_open: route.is_open,
-        ingress: route.ingress,
-        control_token: route.control_token,
-        ended: route.ended,
-    })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use skep_control::{LayerFile, LayerFiles, LayerInfo, ResolveError, Team, TemplateInfo, Templates};
+use skep_control::{LayerFiles, LayerInfo, ResolveError, Team, TemplateInfo, Templates};
 use skep_image::{Catalog, CatalogError, ImageCache, Listed};
 use skep_packages::PackageSettings;
 use skep_types::{LayerKey, Sharing, TeamId, TemplateImage, TemplateReference};
@@ -208,14 +208,7 @@ impl Templates for CatalogTemplates {
 fn files_of(catalog: &Catalog, keys: &[LayerKey], most: usize) -> Result<LayerFiles, CatalogError> {
     let mut all = LayerFiles::default();
     for key in keys {
-        let has_more = catalog.each_file(*key, |path, found| {
-            let file = LayerFile {
-                is_removed: found.is_removed,
-                is_directory: found.is_directory,
-                bytes: found.bytes,
-                mode: found.mode,
-                modified: found.modified,
-            };
+        let has_more = catalog.each_file(*key, |path, file| {
             all.files.insert(path.to_owned(), file);
             all.files.len() < most
         })?;

@@ -140,12 +140,20 @@ impl Product {
 
     /// Number of sandboxes the server keeps ready: none, so that what an attack leaves can be told
     /// from what is kept, unless whoever runs the suite wants to see both.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test program is its own `main`"
+    )]
     pub(crate) fn spares() -> usize {
         let count = std::env::var_os("SKEP_POOL_READY");
         count.map_or(0, |count| count.to_str().unwrap().parse().unwrap())
     }
 
     /// Returns true if all attacks are to be made beside a zygote, and not only those on zygotes.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test program is its own `main`"
+    )]
     pub(crate) fn all_with_zygote() -> bool {
         std::env::var_os("SKEP_POOL_ZYGOTES").is_some_and(|zygotes| zygotes == "true")
     }

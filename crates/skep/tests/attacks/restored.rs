@@ -39,6 +39,10 @@ pub(crate) fn fetch_criu() -> bool {
 
 /// Returns true if every sandbox is to be restored before it is used, and not only one for the
 /// attacks that are programs.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
 pub(crate) fn all() -> bool {
     std::env::var_os("SKEP_ATTACKS_RESTORED").is_some_and(|all| all == "true")
 }

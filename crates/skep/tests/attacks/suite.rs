@@ -255,6 +255,10 @@ fn is_chosen(arguments: &Arguments, name: &str) -> bool {
 }
 
 /// Directory of templates and of CRIU.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
 pub(crate) fn cache() -> PathBuf {
     std::env::var_os("SKEP_CACHE_DIR").map_or_else(|| "/var/cache/skep".into(), PathBuf::from)
 }
@@ -531,6 +535,10 @@ fn pure_trials(attacks: &[Attack]) -> Vec<Trial> {
     ]
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
 fn check_page(page: &str) -> Result<(), Failed> {
     if std::env::var_os("SKEP_BLESS").is_some() {
         std::fs::write(table::path(), page)?;

@@ -16,6 +16,10 @@ use tempfile::TempDir;
 const STOP: Duration = Duration::from_secs(120);
 
 /// Template cache of servers, so that `base` is built once for tests and for use.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
 pub(crate) static CACHE: LazyLock<OsString> = LazyLock::new(|| {
     let cache = std::env::var_os("SKEP_CACHE_DIR").unwrap_or_else(|| "/var/cache/skep".into());
     let built = Command::new(env!("CARGO_BIN_EXE_skep"))
@@ -28,6 +32,10 @@ pub(crate) static CACHE: LazyLock<OsString> = LazyLock::new(|| {
 });
 
 /// Template cache with interpreters: the one of the conformance suite, so that they are built once.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
 pub(crate) static INTERPRETERS: LazyLock<OsString> = LazyLock::new(|| {
     let beside = || concat!(env!("CARGO_MANIFEST_DIR"), "/../../.cache/skep").into();
     let cache = std::env::var_os("SKEP_CACHE_DIR").unwrap_or_else(beside);

@@ -27,12 +27,20 @@ const ENDING: Duration = Duration::from_secs(20);
 /// Owner of the witness in the ledger.
 const NOBODY: u64 = u64::MAX;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
 pub(crate) fn rounds() -> u64 {
     let rounds = std::env::var_os("SKEP_CHAOS_ROUNDS");
     rounds.map_or(ROUNDS, |text| text.to_str().unwrap().parse().unwrap())
 }
 
 /// The seed is printed, so that a failure can be had again as far as the host allows.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
 fn seed() -> u64 {
     let chosen = std::env::var_os("SKEP_CHAOS_SEED");
     let seed = chosen.map(|text| text.to_str().unwrap().parse().unwrap());

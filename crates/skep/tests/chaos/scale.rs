@@ -25,6 +25,10 @@ const RECORDS: usize = 10_000;
 /// Number of concurrent callers.
 const CALLERS: usize = 4;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
 fn count() -> usize {
     let count = std::env::var_os("SKEP_SCALE_SANDBOXES");
     count.map_or(SANDBOXES, |text| text.to_str().unwrap().parse().unwrap())

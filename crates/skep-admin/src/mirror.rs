@@ -5,26 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_cli::CliError;
+use skep_config::{Config, Offline};
 use skep_mirror::{Access, Mirror, MirrorOptions, Registries, Registry, Sandboxes};
 use skep_native::Native;
 use skep_packages::{MirrorPlace, PackageSettings};
 use tokio::net::TcpListener;
 
-use crate::config::{Config, Offline};
-
-/// Starts the mirror, if the operator wants one.
+/// Starts the mirror, if the operator wants one. It reaches registries as `host` does.
 ///
 /// # Errors
 ///
 /// If it cannot listen at the gateway, or a registry cannot be one.
-pub(crate) async fn start(
+pub async fn start(
     config: &Config,
     isolation: &Arc<Native>,
+    host: &PackageSettings,
 ) -> Result<Option<Mirror>, CliError> {
     if !config.mirror.enabled {
         return Ok(None);
     }
-    let host = crate::host_settings()?;
     let place = address(config, isolation);
     let listener = TcpListener::bind(place).await.map_err(|error| {
         let hint = format!(
@@ -34,7 +33,7 @@ pub(crate) async fn start(
     })?;
     let options = MirrorOptions {
         listener,
-        registries: registries(config, &host),
+        registries: registries(config, host),
         certificates: host.ca_bundle().map(str::to_owned),
         directory: config.data_dir.join("mirror"),
         cache_bytes: u64::from(config.mirror.cache_mib.get()) << 20,
@@ -53,25 +52,18 @@ pub(crate) async fn start(
 
 /// Package settings for sandboxes: those of this host, if the operator shares them, and the mirror in the
 /// place of its registries, if there is one.
-///
-/// # Errors
-///
-/// If the host's settings cannot be read.
-pub(crate) fn settings(
+pub fn settings(
     config: &Config,
     isolation: &Native,
-) -> Result<Option<PackageSettings>, CliError> {
-    let shared = if config.share_host_package_settings {
-        Some(crate::host_settings()?)
-    } else {
-        None
-    };
+    host: PackageSettings,
+) -> Option<PackageSettings> {
+    let shared = config.share_host_package_settings.then_some(host);
     if !config.mirror.enabled {
-        return Ok(shared);
+        return shared;
     }
     let place = MirrorPlace::new(address(config, isolation));
     let settings = shared.unwrap_or_else(PackageSettings::none);
-    Ok(Some(settings.through(&place)))
+    Some(settings.through(&place))
 }
 
 fn address(config: &Config, isolation: &Native) -> SocketAddr {

@@ -4,20 +4,21 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::SystemTime;
 
-use skep_admin::code::reachable;
 use skep_cli::CliError;
+use skep_config::Config;
 use skep_domain::{DnsSockets, Domain, LOCAL_DOMAIN, LocalDns, TrustFiles};
+use skep_packages::PackageSettings;
 use skep_proxy::Listener;
 use skep_telemetry::Chain;
 use skep_types::DomainName;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::code::reachable;
 
 /// Protocols that the front door may be asked for, beside what the configuration says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
     /// Clear text, and TLS on the same port where this host vouches for the domain itself.
     Usual,
     /// TLS alone, and DNS for the names below the domain.
@@ -28,7 +29,7 @@ pub(crate) enum Protocol {
 
 /// A domain, and the certificates for it.
 #[derive(Debug)]
-pub(crate) struct FrontDoor {
+pub struct FrontDoor {
     /// As its operator wrote it, perhaps with a port.
     domain: String,
     tls: Option<Domain>,
@@ -37,12 +38,17 @@ pub(crate) struct FrontDoor {
 }
 
 impl FrontDoor {
-    /// Opens the domain of the configuration, or the one that every host has.
+    /// Opens the domain of the configuration, or the one that every host has. `host` says whom users of this
+    /// host trust already.
     ///
     /// # Errors
     ///
     /// If a certificate cannot be read or made.
-    pub(crate) fn open(config: &Config, protocol: Protocol) -> Result<Self, CliError> {
+    pub fn open(
+        config: &Config,
+        protocol: Protocol,
+        host: &PackageSettings,
+    ) -> Result<Self, CliError> {
         let domain = config.domain.as_deref().unwrap_or(LOCAL_DOMAIN);
         if !DomainName::new(domain).is_well_formed() {
             return Err(CliError::input(
@@ -75,9 +81,7 @@ impl FrontDoor {
         }
         let authority = tls.as_ref().and_then(Domain::authority);
         Ok(Self {
-            trust: authority
-                .map(|authority| publish(config, authority))
-                .transpose()?,
+            trust: authority.map(|authority| publish(config, authority, host)),
             speaks_clear_text: config.tls.is_none() && protocol != Protocol::TlsAlone,
             domain: domain.to_owned(),
             tls,
@@ -85,17 +89,17 @@ impl FrontDoor {
     }
 
     /// The domain as its operator wrote it.
-    pub(crate) fn domain(&self) -> &str {
+    pub fn domain(&self) -> &str {
         &self.domain
     }
 
     /// The files by which users trust this host's own authority, if it vouches for the domain.
-    pub(crate) fn trust(&self) -> Option<&TrustFiles> {
+    pub fn trust(&self) -> Option<&TrustFiles> {
         self.trust.as_ref()
     }
 
     /// The domain as clients have to write it, with the port if it is not the usual one.
-    pub(crate) fn public_domain(&self, port: u16) -> String {
+    pub fn public_domain(&self, port: u16) -> String {
         let usual = match (port, self.speaks_clear_text) {
             (80, true) => self.tls.is_none(),
             (443, false) => true,
@@ -110,7 +114,7 @@ impl FrontDoor {
 
     /// The URL of the API and, by headers, of every sandbox. Clear text where that is spoken,
     /// since it needs neither names nor trust.
-    pub(crate) fn url(&self, address: SocketAddr) -> String {
+    pub fn url(&self, address: SocketAddr) -> String {
         if self.speaks_clear_text {
             format!("http://{}", reachable(address))
         } else {
@@ -119,12 +123,12 @@ impl FrontDoor {
     }
 
     /// Returns true if its listeners take requests inside TLS.
-    pub(crate) fn speaks_tls(&self) -> bool {
+    pub fn speaks_tls(&self) -> bool {
         self.tls.is_some()
     }
 
     /// Returns true if its listeners take requests without TLS.
-    pub(crate) fn speaks_clear_text(&self) -> bool {
+    pub fn speaks_clear_text(&self) -> bool {
         self.speaks_clear_text
     }
 
@@ -133,7 +137,7 @@ impl FrontDoor {
     /// # Errors
     ///
     /// If the TLS library was built without what it needs.
-    pub(crate) fn listener(&self, tcp: TcpListener) -> Result<Listener, CliError> {
+    pub fn listener(&self, tcp: TcpListener) -> Result<Listener, CliError> {
         let Some(tls) = &self.tls else {
             return Ok(Listener::plain(tcp));
         };
@@ -151,10 +155,7 @@ impl FrontDoor {
     /// # Errors
     ///
     /// If no socket can be bound.
-    pub(crate) async fn serve_names(
-        &self,
-        address: SocketAddr,
-    ) -> Result<Option<SocketAddr>, CliError> {
+    pub async fn serve_names(&self, address: SocketAddr) -> Result<Option<SocketAddr>, CliError> {
         if self.speaks_clear_text {
             return Ok(None);
         }
@@ -182,17 +183,16 @@ fn vouches_itself(domain: &str, protocol: Protocol) -> bool {
 }
 
 /// Puts the authority where users can read it; if that fails they have to be root.
-fn publish(config: &Config, authority: &Path) -> Result<TrustFiles, CliError> {
-    let host = crate::host_settings()?;
+fn publish(config: &Config, authority: &Path, host: &PackageSettings) -> TrustFiles {
     let directory = skep_install::trust_dir(&config.data_dir);
     let published = TrustFiles::publish(&directory, authority, host.ca_bundle().unwrap_or(""));
-    Ok(published.unwrap_or_else(|error| {
-        tracing::warn!(error = %Chain(&error), "only root can read whom to trust");
+    published.unwrap_or_else(|error| {
+        tracing::warn!(error = %Chain(&error), "cannot publish the CA certificate, only root can read it");
         TrustFiles {
             authority: authority.to_owned(),
             bundle: authority.to_owned(),
         }
-    }))
+    })
 }
 
 #[cfg(test)]
