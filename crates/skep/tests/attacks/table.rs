@@ -68,7 +68,8 @@ const RACES: &str = "
 An attack that has to be fast tries many times in one run, so that a wall with a hole would be seen. How many runs escaped: on a server of before the
 wall (commit c9548e4, with its own templates), and without the wall now (files: against the file API that opens what it is told). That server held two of
 the races about files already, because it removed by descriptors. Races on forks are counted without the wall by `-- --ignored races_are_counted`, each run in a control
-of its own, whose zygote gives up its rights in the order of that server; in the suite each must be won within four runs, or it fails.
+of its own, whose zygote gives up its rights in the order of that server; in the suite each must be won within four runs, or it fails. `zygote::spoil` and `zygote::steal`
+were not tried on that server; that control stands for it, because it is the order of that server's steps that they use (`entering_zygote.py` enters the pid namespace first, with the socket of all requests), and nothing else of it.
 
 | attack | one run tries | before the wall | without the wall |
 |---|---|---|---|
