@@ -5,6 +5,7 @@
 //! complete and on the disk, and one that is replaced stays readable for whoever has opened it.
 
 mod archive_end;
+mod share;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -21,6 +22,8 @@ use tempfile::NamedTempFile;
 use crate::Archives;
 use crate::room::Careful;
 
+use share::Shares;
+
 /// Largest archive, if the operator says nothing else.
 const USUAL_LIMIT: u64 = 10 << 30;
 
@@ -33,6 +36,7 @@ pub struct Uploads {
     directory: Arc<Path>,
     limit: u64,
     reserve: Option<Reserve>,
+    shares: Shares,
 }
 
 impl Uploads {
@@ -42,6 +46,7 @@ impl Uploads {
             directory: directory.into().into(),
             limit: USUAL_LIMIT,
             reserve: None,
+            shares: Shares::default(),
         }
     }
 
@@ -52,7 +57,7 @@ impl Uploads {
         self
     }
 
-    /// Sets the size of the largest archive.
+    /// Sets the size of the largest archive. Those of a team together may have twice as much.
     #[must_use]
     pub fn with_limit(mut self, limit: u64) -> Self {
         self.limit = limit;
@@ -124,7 +129,11 @@ impl Uploads {
 
     fn path(&self, team: &TeamId, files: &FilesHash) -> PathBuf {
         let name = format!("{}.tar", files.as_str());
-        self.directory.join(team.as_str()).join(name)
+        self.of_team(team).join(name)
+    }
+
+    fn of_team(&self, team: &TeamId) -> PathBuf {
+        self.directory.join(team.as_str())
     }
 
     async fn receive_now(
@@ -139,14 +148,18 @@ impl Uploads {
         }
         let incoming = self.directory.join(INCOMING);
         let (reserve, announced) = (self.reserve, upload.announced.unwrap_or(0));
-        let mut file = blocking(move || {
-            std::fs::create_dir_all(&incoming)?;
-            let file = Careful::new(NamedTempFile::new_in(&incoming)?, reserve);
-            file.check(announced)?;
-            Ok(file)
+        let mut share = self.shares.begin(team, self.of_team(team), limit);
+        let (mut file, mut share) = blocking(move || {
+            share.hold(announced)?;
+            let make = || {
+                std::fs::create_dir_all(&incoming)?;
+                let file = Careful::new(NamedTempFile::new_in(&incoming)?, reserve);
+                file.check(announced)?;
+                Ok(file)
+            };
+            Ok((make().map_err(failed)?, share))
         })
-        .await
-        .map_err(failed)?;
+        .await?;
         let mut body = upload.body;
         let mut size: u64 = 0;
         while let Some(chunk) = body.next().await {
@@ -155,17 +168,24 @@ impl Uploads {
             if size > limit {
                 return Err(UploadError::TooLarge { limit });
             }
-            file = blocking(move || file.write_all(&chunk).map(|()| file))
-                .await
-                .map_err(failed)?;
+            (file, share) = blocking(move || {
+                share.hold_more(size)?;
+                file.write_all(&chunk).map_err(failed)?;
+                Ok((file, share))
+            })
+            .await?;
         }
         if upload.announced.is_some_and(|announced| announced != size) {
             return Err(UploadError::Broken("it is shorter than was announced"));
         }
         let place = self.path(team, files);
-        let keeping = tokio::task::spawn_blocking(move || keep(file.into_file(), &place));
-        let kept = keeping.await;
-        kept.unwrap_or_else(|panic| Err(UploadError::Failed(io::Error::other(panic))))
+        blocking(move || {
+            let kept = keep(file.into_file(), &place);
+            // From now on it counts for what it is.
+            drop(share);
+            kept
+        })
+        .await
     }
 }
 
@@ -182,12 +202,12 @@ impl skep_control::Uploads for Uploads {
         files: &'a FilesHash,
     ) -> BoxFuture<'a, io::Result<bool>> {
         let (uploads, team, files) = (self.clone(), team.clone(), files.clone());
-        blocking(move || uploads.is_present(&team, &files)).boxed()
+        looking(move || uploads.is_present(&team, &files)).boxed()
     }
 
     fn forget_unused(&self, before: SystemTime) -> BoxFuture<'_, io::Result<u64>> {
         let uploads = self.clone();
-        blocking(move || uploads.forget_unused(before)).boxed()
+        looking(move || uploads.forget_unused(before)).boxed()
     }
 
     fn receive<'a>(
@@ -234,11 +254,18 @@ fn failed(error: io::Error) -> UploadError {
     }
 }
 
-async fn blocking<T: Send + 'static>(
+async fn looking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, UploadError> + Send + 'static,
+) -> Result<T, UploadError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| Err(UploadError::Failed(io::Error::other(panic))))
 }
 
 #[cfg(test)]

@@ -83,6 +83,15 @@ pub enum UploadError {
     /// It broke off, or is not what it should be. Uploading it again may help.
     #[error("the archive is broken: {0}")]
     Broken(&'static str),
+    /// All archives of the team would be larger than they may be.
+    #[error(
+        "the archives of the team would take more than {limit} bytes of the server's disk; leave out files that the \
+         build does not need, or try again when archives that builds no longer use are removed (`builds.keep_days`)"
+    )]
+    TeamFull {
+        /// Largest size of all archives of a team.
+        limit: u64,
+    },
     /// The disk has no room for it now. Uploading it later may help.
     #[error("the server's disk has no room for the archive; try again later")]
     NoRoom,

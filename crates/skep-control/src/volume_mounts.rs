@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use skep_store::VolumeRecord;
 use skep_types::{Mount, MountTarget, VolumeId, VolumeName};
 
 use crate::{Caller, Control, CreateError};
@@ -106,6 +107,41 @@ impl Drop for VolumeRemoval {
     }
 }
 
+/// A volume that was asked for and is there.
+struct Found {
+    mount: Mount,
+    held: VolumeUse,
+    /// True if nobody writes to the volume, through whatever mount.
+    is_snapshot: bool,
+}
+
+/// Paths of which the first lies in the volume at the second, if somebody may write to that volume.
+///
+/// The kernel lets go of a mount when the directory below it is removed in another mount namespace,
+/// so any sandbox that shares the outer volume could take the inner one from this sandbox. A mount
+/// that only reads is no protection: others write to the volume through theirs.
+fn nested<'a>(
+    target: &'a MountTarget,
+    volume: &VolumeRecord,
+    others: &'a [Found],
+) -> Option<(&'a MountTarget, &'a MountTarget)> {
+    others.iter().find_map(|other| {
+        let place = &other.mount.target;
+        if !other.is_snapshot && is_below(target, place) {
+            Some((target, place))
+        } else if !volume.read_only && is_below(place, target) {
+            Some((place, target))
+        } else {
+            None
+        }
+    })
+}
+
+fn is_below(target: &MountTarget, place: &MountTarget) -> bool {
+    let below = target.as_str().strip_prefix(place.as_str());
+    below.is_some_and(|below| below.starts_with('/'))
+}
+
 impl Control {
     /// Finds the volumes that were asked for, and holds them until the sandbox is known to have them.
     pub(crate) async fn resolve_mounts(
@@ -117,13 +153,10 @@ impl Control {
             let line = format!("a sandbox has at most {MOST_MOUNTS} volumes");
             return Err(InvalidMounts(vec![line]).into());
         }
-        let (mut mounts, mut uses, mut refused) = (Vec::<Mount>::new(), Vec::new(), Vec::new());
+        let (mut found, mut refused) = (Vec::<Found>::new(), Vec::new());
         for (number, request) in requests.iter().enumerate() {
-            match self.resolve_mount(caller, request, &mounts).await? {
-                Ok((mount, held)) => {
-                    mounts.push(mount);
-                    uses.push(held);
-                }
+            match self.resolve_mount(caller, request, &found).await? {
+                Ok(mount) => found.push(mount),
                 Err(reason) => refused.push(format!("volume mount #{number}: {reason}")),
             }
         }
@@ -131,16 +164,19 @@ impl Control {
             return Err(InvalidMounts(refused).into());
         }
         // Those above come before those below them.
-        mounts.sort_by(|one, other| one.target.cmp(&other.target));
-        Ok((mounts, uses))
+        found.sort_by(|one, other| one.mount.target.cmp(&other.mount.target));
+        Ok(found
+            .into_iter()
+            .map(|found| (found.mount, found.held))
+            .unzip())
     }
 
     async fn resolve_mount(
         &self,
         caller: &Caller,
         request: &MountRequest,
-        others: &[Mount],
-    ) -> Result<Result<(Mount, VolumeUse), String>, CreateError> {
+        others: &[Found],
+    ) -> Result<Result<Found, String>, CreateError> {
         if request.name.contains("://") {
             return Ok(Err(format!(
                 "'{}' is a place elsewhere, and volumes are on the server's own disk: {NO_BUCKETS}",
@@ -159,8 +195,16 @@ impl Control {
             Ok(target) => target,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        if others.iter().any(|other| other.target == target) {
+        if others.iter().any(|other| other.mount.target == target) {
             return Ok(Err(format!("path '{}' is already used", target.as_str())));
+        }
+        if let Some((inner, outer)) = nested(&target, &volume, others) {
+            return Ok(Err(format!(
+                "path '{}' is in the volume at '{}': whoever writes to that volume could take this one away; \
+                 choose a path beside it, or put a read-only snapshot there",
+                inner.as_str(),
+                outer.as_str()
+            )));
         }
         let Some(held) = self.inner.volume_uses.begin(volume.id) else {
             return Ok(Err(missing()));
@@ -176,7 +220,11 @@ impl Control {
             target,
             read_only: request.read_only || volume.read_only,
         };
-        Ok(Ok((mount, held)))
+        Ok(Ok(Found {
+            mount,
+            held,
+            is_snapshot: volume.read_only,
+        }))
     }
 
     /// Names of the volumes of a sandbox whose files are not on the server any more.

@@ -579,7 +579,7 @@ impl Leases {
             .map_err(|error| left("network link", error.into()));
         // After the link: nobody else has the interface's name before the slot is given back.
         if let Some(slot) = slot
-            && let Err(error) = self.policies.set(slot, &Allowance::Nothing)
+            && let Err(error) = self.policies.set(slot, &Allowance::Nothing, || ())
         {
             // The next sandbox in the slot replaces it.
             tracing::warn!(sandbox = %id, error = %Chain(&error), "a policy stays in the packet filter");

@@ -412,6 +412,7 @@ fn place_of_volume(error: &SpawnError, request: &LaunchRequest) -> Option<Launch
             "a symbolic link is on the way, in the template or in another volume; name a path without links"
         }
         Errno::NOTDIR => "a file is in the way",
+        Errno::ROFS => "there is no such directory in the snapshot that it would be in",
         _ => return None,
     };
     let mount = request

@@ -72,6 +72,9 @@ pub enum PullReason {
         /// Description of the fault.
         cause: String,
     },
+    /// The disk has no room for it beside its reserve. Later it may have.
+    #[error("the server's disk has no room for it; try again later")]
+    NoRoom,
     /// It took too long.
     #[error("it did not arrive within {0} minutes")]
     TimedOut(u64),
@@ -106,6 +109,7 @@ impl PullReason {
             | Self::Digest(_)
             | Self::Malformed(_)
             | Self::Layer { .. }
+            | Self::NoRoom
             | Self::TimedOut(_)
             | Self::Store(_)
             | Self::System { .. } => false,

@@ -14,6 +14,7 @@ mod manifest;
 mod pull;
 mod reference;
 mod registry;
+mod room;
 mod sigv4;
 mod unpack;
 

@@ -10,7 +10,7 @@ use reqwest::Client;
 use reqwest::redirect::Policy;
 use skep_http::{PublicNames, is_private_literal};
 use skep_image::{Catalog, ContentKey, LayerDraft, LayerStart};
-use skep_types::{PulledImage, RegistryCredentials};
+use skep_types::{PulledImage, RegistryCredentials, Reserve};
 
 use crate::address::is_loopback;
 use crate::credentials::{self, AuthFiles, Ecr};
@@ -20,7 +20,8 @@ use crate::last_versions::LastVersions;
 use crate::manifest::{Configuration, Document, Part, architecture};
 use crate::reference::{DEFAULT_REGISTRY, Reference};
 use crate::registry::{HTTP, HTTPS, Repository};
-use crate::unpack::{UnpackLimits, Unpacker, inherit_directories};
+use crate::room::Room;
+use crate::unpack::{UnpackError, UnpackLimits, Unpacker, inherit_directories};
 
 /// Host that serves what `docker.io` names.
 const HUB: &str = "registry-1.docker.io";
@@ -51,6 +52,8 @@ pub struct Registries {
     pub auth_files: Vec<PathBuf>,
     /// Largest image, compressed and unpacked.
     pub limits: UnpackLimits,
+    /// The part of the host's disk that images leave free; `None` if they may fill it.
+    pub reserve: Option<Reserve>,
     /// Directory that remembers what references meant, for the time when a registry does not answer.
     pub last_versions: Option<PathBuf>,
     /// Address of AWS's token service, if it is not AWS's.
@@ -288,7 +291,8 @@ impl Puller {
         let whole = size_text(part.size);
         let tell =
             |received: u64| progress(format!("layer {layer}: {} of {whole}", received >> 20));
-        repository.download(part, &mut file, &tell).await?;
+        let room = Room(self.registries.reserve);
+        repository.download(part, &mut file, room, &tell).await?;
         drop(file);
         let seconds = started.elapsed().as_secs_f32();
         progress(format!("layer {layer}: {whole} in {seconds:.1} s"));
@@ -301,14 +305,14 @@ impl Puller {
         let guard = cancel.on_drop();
         let limit = self.registries.limits.bytes;
         let unpacking = blocking(move || {
-            let unpacked = unpacker.unpack(&blob, &draft.root(), limits, &cancel);
-            let unpacked = match unpacked {
-                Ok(unpacked) => unpacked,
-                Err(cause) if cause.contains(crate::unpack::TOO_LARGE) => {
-                    return Err(PullReason::TooLarge(limit));
+            let done = unpacker.unpack(&blob, &draft.root(), limits, room, &cancel);
+            let unpacked = done.map_err(|error| match error {
+                UnpackError::NoRoom => PullReason::NoRoom,
+                UnpackError::Failed(cause) if cause.contains(crate::unpack::TOO_LARGE) => {
+                    PullReason::TooLarge(limit)
                 }
-                Err(cause) => return Err(failed(cause)),
-            };
+                UnpackError::Failed(cause) => failed(cause),
+            })?;
             if unpacked.diff_id != diff_id.to_string() {
                 return Err(PullReason::Digest(diff_id.to_string()));
             }

@@ -18,6 +18,7 @@ use crate::credentials::Basic;
 use crate::digest::Digest;
 use crate::error::PullReason;
 use crate::manifest::{ACCEPTED, Part};
+use crate::room::{GLANCE, Room};
 
 pub(crate) const HTTP: &str = "http";
 pub(crate) const HTTPS: &str = "https";
@@ -109,16 +110,17 @@ impl Repository {
     }
 
     /// Writes a blob to a file, which is empty or not there, and checks that it is the one. Tells
-    /// how many bytes have come, some times on the way.
+    /// how many bytes have come, some times on the way, and ends where the disk has no more room.
     pub(crate) async fn download(
         &self,
         part: Part,
         file: &mut File,
+        room: Room,
         tell: &(impl Fn(u64) + Sync),
     ) -> Result<(), PullReason> {
         let mut attempt = 1;
         loop {
-            match self.download_once(part, file, tell).await {
+            match self.download_once(part, file, room, tell).await {
                 Err(PullReason::Unreachable { .. }) if attempt < ATTEMPTS => attempt += 1,
                 outcome => return outcome,
             }
@@ -132,8 +134,10 @@ impl Repository {
         &self,
         part: Part,
         file: &mut File,
+        room: Room,
         tell: &(impl Fn(u64) + Sync),
     ) -> Result<(), PullReason> {
+        room.check(&*file, part.size)?;
         let step = LEAST_NEWS.max(part.size / MOST_NEWS);
         let answer = self.get(&blob(part), Want::Blob).await?;
         let mut chunks = answer.bytes_stream();
@@ -148,6 +152,10 @@ impl Repository {
             }
             if received < part.size && received / step > before / step {
                 tell(received);
+            }
+            if received / GLANCE > before / GLANCE {
+                // Others write to the disk, too.
+                room.check(&*file, GLANCE)?;
             }
             hash.update(&chunk);
             file.write_all(&chunk)

@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
+use crate::error::PullReason;
+use crate::room::{self, Room};
+
 pub use child::unpack_layer;
 pub(crate) use inherit::inherit_directories;
 
@@ -85,6 +88,15 @@ pub(crate) struct Unpacked {
     pub(crate) implied: Vec<String>,
 }
 
+/// A layer is not unpacked.
+#[derive(Debug)]
+pub(crate) enum UnpackError {
+    /// The disk has no room for it.
+    NoRoom,
+    /// Something else, in words for the caller.
+    Failed(String),
+}
+
 /// Last words of a process that unpacks.
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
@@ -125,18 +137,25 @@ impl Unpacker {
         }
     }
 
-    /// Unpacks the layer in the file `blob` into the empty directory `root`. Blocks; the process
-    /// dies with the calling thread.
+    /// Unpacks the layer in the file `blob` into the empty directory `root`, for as long as the disk
+    /// has `room`. That is looked at from here: the process knows no other file than its own. Blocks;
+    /// the process dies with the calling thread.
     pub(crate) fn unpack(
         &self,
         blob: &Path,
         root: &Path,
         limits: UnpackLimits,
+        room: Room,
         cancel: &Cancel,
-    ) -> Result<Unpacked, String> {
-        let text = |error: io::Error| format!("the unpacking process failed: {error}");
-        let blob = File::open(blob).map_err(text)?;
-        let order = serde_json::to_string(&limits).map_err(|error| text(error.into()))?;
+    ) -> Result<Unpacked, UnpackError> {
+        let disk = File::open(root).map_err(failed)?;
+        let look = |bytes| match room.check(&disk, bytes) {
+            Ok(()) => Ok(()),
+            Err(PullReason::NoRoom) => Err(UnpackError::NoRoom),
+            Err(error) => Err(UnpackError::Failed(error.to_string())),
+        };
+        let blob = File::open(blob).map_err(failed)?;
+        let order = serde_json::to_string(&limits).map_err(|error| failed(error.into()))?;
         let mut child = Command::new(&self.executable)
             .args(&self.arguments)
             .arg(order)
@@ -147,43 +166,60 @@ impl Unpacker {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .map_err(text)?;
-        let report = read_report(&mut child, cancel);
+            .map_err(failed)?;
+        let report = read_report(&mut child, cancel, || look(room::GLANCE));
         // It has said all that it has to say, or nobody listens any more.
         if let Err(error) = child.kill() {
             tracing::debug!(%error, "the unpacking process has ended by itself");
         }
-        let status = child.wait().map_err(text)?;
-        match serde_json::from_slice(&report.map_err(text)?) {
-            Ok(Report::Done(unpacked)) => Ok(unpacked),
-            Ok(Report::Failed(cause)) => Err(cause),
-            Err(_) => Err(format!(
+        let status = child.wait().map_err(failed)?;
+        match serde_json::from_slice(&report?) {
+            Ok(Report::Done(unpacked)) => {
+                // It may have been faster than the looks.
+                look(0)?;
+                Ok(unpacked)
+            }
+            Ok(Report::Failed(cause)) => Err(UnpackError::Failed(cause)),
+            Err(_) => Err(UnpackError::Failed(format!(
                 "the unpacking process ended without a word ({status})"
-            )),
+            ))),
         }
     }
 }
 
-/// Everything that the process prints until it closes its output.
-fn read_report(child: &mut Child, cancel: &Cancel) -> io::Result<Vec<u8>> {
+/// The failure of what unpacks, and not of what is unpacked.
+fn failed(error: io::Error) -> UnpackError {
+    UnpackError::Failed(format!("the unpacking process failed: {error}"))
+}
+
+/// Everything that the process prints until it closes its output, or until a look at the disk fails.
+fn read_report(
+    child: &mut Child,
+    cancel: &Cancel,
+    look: impl Fn() -> Result<(), UnpackError>,
+) -> Result<Vec<u8>, UnpackError> {
     let deadline = Instant::now() + UNPACK_TIMEOUT;
     let Some(output) = child.stdout.take() else {
-        return Err(io::ErrorKind::BrokenPipe.into());
+        return Err(failed(io::ErrorKind::BrokenPipe.into()));
     };
     loop {
         let mut descriptors = [PollFd::new(&output, PollFlags::IN)];
         match poll(&mut descriptors, Some(&GLANCE)) {
             Ok(0) if cancel.0.load(Ordering::Relaxed) => {
-                return Err(io::ErrorKind::Interrupted.into());
+                return Err(failed(io::ErrorKind::Interrupted.into()));
             }
-            Ok(0) if Instant::now() > deadline => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(0) if Instant::now() > deadline => {
+                return Err(failed(io::ErrorKind::TimedOut.into()));
+            }
+            Ok(0) => look()?,
+            Err(rustix::io::Errno::INTR) => {}
             Ok(_) => break,
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(failed(error.into())),
         }
     }
     // It speaks once, at its end, so the rest is not long in coming.
     let mut report = Vec::new();
-    output.take(LONGEST_REPORT).read_to_end(&mut report)?;
+    let mut output = output.take(LONGEST_REPORT);
+    output.read_to_end(&mut report).map_err(failed)?;
     Ok(report)
 }

@@ -13,6 +13,7 @@
 
 mod change;
 mod list;
+mod sweep;
 mod upload;
 
 use std::fs::File;
@@ -122,28 +123,23 @@ pub struct Content {
     next: AtomicU64,
     /// Set when the server stops: what takes long is left to the next one.
     stopping: Arc<AtomicBool>,
+    /// Set when the volume is let go of: what is left is left to its next opening.
+    is_closed: AtomicBool,
 }
 
 impl Content {
-    /// The files below `root`. What is in `staging`, a directory of the same file system, is removed,
-    /// or as much of it as can be: nobody else works on it but sandboxes that worked there before.
-    pub(crate) fn new(
-        root: OwnedFd,
-        staging: OwnedFd,
-        stopping: Arc<AtomicBool>,
-    ) -> io::Result<Self> {
-        let content = Self {
+    /// The files below `root`. What is in `staging`, a directory of the same file system, is left of
+    /// earlier servers: nobody else works on it but sandboxes that worked there before.
+    pub(crate) fn new(root: OwnedFd, staging: OwnedFd, stopping: Arc<AtomicBool>) -> Self {
+        Self {
             root,
             staging,
             // Random, as the ids of volumes are.
             prefix: VolumeId::random().to_string(),
             next: AtomicU64::new(0),
             stopping,
-        };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let swept = openat(&content.staging, ".", flags, Mode::empty())?;
-        content.empty(swept, &content.staged_name())?;
-        Ok(content)
+            is_closed: AtomicBool::new(false),
+        }
     }
 
     /// Describes what is at a path.

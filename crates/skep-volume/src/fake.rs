@@ -91,7 +91,7 @@ impl Backend for FakeVolumes {
         };
         let content = || {
             let (root, staging) = (open(<dyn Backend>::SHOWN)?, open("staging")?);
-            Content::new(root, staging, Arc::default())
+            Ok::<_, io::Error>(Content::new(root, staging, Arc::default()))
         };
         Ok(Arc::new(
             content().map_err(VolumeError::host("open a volume"))?,

@@ -6,6 +6,7 @@
 //! outlive the server, so a new server looks for the device before it makes one.
 
 mod image;
+mod sweeps;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -24,6 +25,8 @@ use skep_types::{Reserve, VolumeId};
 
 use crate::{Backend, Content, VolumeError, VolumeUsage};
 
+use sweeps::Sweeps;
+
 /// Time for which a volume that nobody asks for stays mounted.
 const IDLE: Duration = Duration::from_mins(1);
 /// Name of the directory beside the volume in which the server works.
@@ -40,6 +43,7 @@ pub struct LocalVolumes {
     reserve: Option<Reserve>,
     /// Volumes that are mounted for the server, or may be. Never held while anything waits.
     mounted: Mutex<HashMap<VolumeId, Place>>,
+    sweeps: Sweeps,
     /// Set when the server stops.
     stopping: Arc<AtomicBool>,
 }
@@ -57,6 +61,12 @@ struct Mounted {
     used_at: Instant,
 }
 
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.content.close();
+    }
+}
+
 impl LocalVolumes {
     /// Volumes in this directory, which is made if need be.
     ///
@@ -70,6 +80,7 @@ impl LocalVolumes {
             directory,
             reserve,
             mounted: Mutex::default(),
+            sweeps: Sweeps::default(),
             stopping: Arc::default(),
         })
     }
@@ -99,12 +110,22 @@ impl LocalVolumes {
         let mounted = match place.as_mut() {
             Some(mounted) => mounted,
             None => {
-                let mounted = mount(&self.image(volume), Arc::clone(&self.stopping));
+                let mounted = self.open(volume);
                 place.insert(mounted.map_err(VolumeError::host("mount a volume"))?)
             }
         };
         mounted.used_at = Instant::now();
         work(mounted)
+    }
+
+    /// Mounts a volume. What earlier servers left in it is removed beside its use: it may be much, and
+    /// whoever makes a sandbox with the volume does not wait for it.
+    fn open(&self, volume: VolumeId) -> io::Result<Mounted> {
+        let mounted = mount(&self.image(volume), Arc::clone(&self.stopping))?;
+        if mounted.content.needs_sweep()? {
+            self.sweeps.begin(&mounted.content);
+        }
+        Ok(mounted)
     }
 
     /// Makes the file of a volume under another name first, so that a crash leaves no half.
@@ -294,7 +315,7 @@ fn mount(path: &Path, stopping: Arc<AtomicBool>) -> io::Result<Mounted> {
     let root = place(<dyn Backend>::SHOWN, 0o777, image::OWNER)?;
     let staging = place(STAGING, 0o700, 0)?;
     Ok(Mounted {
-        content: Arc::new(Content::new(root, staging, stopping)?),
+        content: Arc::new(Content::new(root, staging, stopping)),
         device,
         mount,
         used_at: Instant::now(),

@@ -518,6 +518,7 @@ fn puller(config: &Config, catalog: &Catalog) -> Result<Puller, CliError> {
         mirrors: config.registries.clone(),
         auth_files: config.registries_auth_file.iter().cloned().collect(),
         last_versions: Some(config.data_dir.join("image-versions")),
+        reserve: disk_reserve(config),
         ..Registries::default()
     };
     let unpacker = Unpacker::new(executable, [UNPACK_LAYER]);

@@ -80,6 +80,9 @@ impl From<UploadError> for ApiError {
             UploadError::TooLarge { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", message)
             }
+            UploadError::TeamFull { .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "uploads_too_large", message)
+            }
             UploadError::Broken(_) => Self::bad_request("upload_broken", message),
             UploadError::NoRoom => {
                 Self::unavailable("server_disk_full", message).retry(Retry::After(5))

@@ -282,6 +282,49 @@ async fn mounts_that_cannot_be_had_are_all_named() {
 }
 
 #[tokio::test]
+async fn a_volume_is_in_no_other_that_somebody_may_write_to() {
+    let server = Server::new().await;
+    Volume::new(&server, r#"{"name":"v"}"#).await;
+    let body = r#"{"name":"s","skep":{"source":"v","readOnly":true}}"#;
+    Volume::new(&server, body).await;
+    let create = async |mounts: &str| {
+        let line = format!(r#"POST /v2/sandboxes {{"templateID":"base","volumeMounts":{mounts}}}"#);
+        server.send(&line).await
+    };
+    for (mounts, number) in [
+        (
+            r#"[{"name":"v","path":"/a"},{"name":"s","path":"/a/b/c"}]"#,
+            1,
+        ),
+        // In either order.
+        (
+            r#"[{"name":"s","path":"/a/b/c"},{"name":"v","path":"/a"}]"#,
+            1,
+        ),
+        // Others write to it through theirs.
+        (
+            r#"[{"name":"v:ro","path":"/a"},{"name":"v","path":"/a/b/c"}]"#,
+            1,
+        ),
+        (
+            r#"[{"name":"s","path":"/"},{"name":"v","path":"/a"},{"name":"v","path":"/a/b/c"}]"#,
+            2,
+        ),
+    ] {
+        let refused = create(mounts).await;
+        assert_eq!(refused.status, 400, "{mounts}");
+        let message = refused.json()["message"].as_str().unwrap().to_owned();
+        let reason =
+            format!("volume mount #{number}: path '/a/b/c' is in the volume at '/a': whoever");
+        assert!(message.contains(&reason), "{mounts}: {message}");
+    }
+    assert_eq!(server.nodes.count(), 0);
+    // Nobody writes to a snapshot, and a name that begins with another is not in it.
+    let beside = r#"[{"name":"s","path":"/a"},{"name":"v","path":"/a/b"},{"name":"v","path":"/ab"},{"name":"v","path":"/a.b"}]"#;
+    assert_eq!(create(beside).await.status, 201);
+}
+
+#[tokio::test]
 async fn a_team_has_so_many_volumes_and_no_more() {
     let limits = skep_control::TeamLimits {
         volumes: 1,

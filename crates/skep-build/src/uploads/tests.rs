@@ -228,3 +228,73 @@ async fn an_archive_leaves_the_reserve_of_the_disk_free() {
     fixture.send(length(&body), &body).await.unwrap();
     assert!(fixture.is_present());
 }
+
+#[tokio::test]
+async fn a_team_has_so_many_bytes_of_archives_and_takes_nothing_from_others() {
+    let mut fixture = Fixture::new();
+    let own = fixture.team.clone();
+    let name = |number: usize| format!("{number:064x}").parse().unwrap();
+    let large = [vec![1; 700 << 10], tar(1)].concat();
+    for (announced, number) in [(length(&large), 0), (None, 1)] {
+        fixture.files = name(number);
+        fixture.send(announced, &large).await.unwrap();
+    }
+    let full = "the archives of the team would take more than 2097152 bytes of the server's disk; leave out files that the \
+        build does not need, or try again when archives that builds no longer use are removed (`builds.keep_days`)";
+    for announced in [length(&large), None] {
+        fixture.files = name(2);
+        let refused = fixture.send(announced, &large).await.unwrap_err();
+        assert_eq!(refused, full);
+        assert_eq!((fixture.is_present(), fixture.count()), (false, 2));
+    }
+    // Small ones count for more than they are, so that they are not without number.
+    let mut small = 0;
+    let refused = loop {
+        fixture.files = name(10 + small);
+        match fixture.send(None, &tar(1)).await {
+            Ok(()) => small += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!((refused.as_str(), small), (full, 2));
+    // The controls: another team has its own, and there is room again when some are gone.
+    fixture.team = TeamId::random();
+    fixture.send(length(&large), &large).await.unwrap();
+    fixture.team = own;
+    std::fs::remove_file(fixture.uploads.path(&fixture.team, &name(0))).unwrap();
+    fixture.send(length(&large), &large).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_counts_for_the_archives_of_a_team() {
+    let fixture = Fixture::new();
+    let on_their_way: Vec<_> = (0..2)
+        .map(|_| {
+            let (uploads, team) = (fixture.uploads.clone(), fixture.team.clone());
+            let files = fixture.files.clone();
+            let upload = Upload {
+                announced: Some(1 << 20),
+                body: stream::pending().boxed(),
+            };
+            skep_telemetry::spawn("upload", async move {
+                uploads.receive_now(&team, &files, upload).await
+            })
+        })
+        .collect();
+    skep_testkit::wait_until(std::time::Duration::from_secs(30), async || {
+        match fixture.count() {
+            2 => Ok(()),
+            count => Err(format!("{count} are on their way")),
+        }
+    })
+    .await;
+    let body = tar(1);
+    let refused = fixture.send(length(&body), &body).await.unwrap_err();
+    assert!(refused.contains("the archives of the team"), "{refused}");
+    // The control: nobody sends them any more.
+    for receiving in on_their_way {
+        receiving.abort();
+        receiving.await.unwrap_err();
+    }
+    fixture.send(length(&body), &body).await.unwrap();
+}

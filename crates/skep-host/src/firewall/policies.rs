@@ -123,9 +123,19 @@ impl Policies {
         }
     }
 
-    /// Puts what a sandbox may reach in force, in place of what it could before. Blocks.
-    pub(crate) fn set(&self, slot: Slot, allowance: &Allowance) -> io::Result<()> {
-        self.set_in(&mut self.live.lock(), slot, allowance)
+    /// Puts what a sandbox may reach in force, in place of what it could before, and has it noted.
+    /// Between the two nobody installs the table anew, which would be with what was noted before.
+    /// Blocks.
+    pub(crate) fn set(
+        &self,
+        slot: Slot,
+        allowance: &Allowance,
+        note: impl FnOnce(),
+    ) -> io::Result<()> {
+        let mut live = self.live.lock();
+        self.set_in(&mut live, slot, allowance)?;
+        note();
+        Ok(())
     }
 
     fn set_in(&self, live: &mut Live, slot: Slot, allowance: &Allowance) -> io::Result<()> {

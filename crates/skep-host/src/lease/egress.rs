@@ -20,8 +20,8 @@ impl Lease {
         self.provide_proxy(&egress)?;
         let allowance = self.allowance(&egress);
         if matches!(allowance, Allowance::Some { .. }) {
-            self.leases.policies.set(self.number, &allowance)?;
-            self.note(&egress);
+            let note = self.note(&egress);
+            self.leases.policies.set(self.number, &allowance, note)?;
         }
         Ok(())
     }
@@ -61,25 +61,25 @@ impl Lease {
         self.provide_proxy(egress)?;
         let allowance = self.allowance(egress);
         let group = firewall::group(&allowance);
-        let policies = &self.leases.policies;
+        let (policies, note) = (&self.leases.policies, self.note(egress));
         match allowance {
             // The link leads to the policy when there is one, and away from it while there is one.
             Allowance::Some { .. } => {
-                policies.set(self.number, &allowance)?;
+                policies.set(self.number, &allowance, note)?;
                 gateway::set_group(self.number, group)?;
             }
             Allowance::Everything | Allowance::Nothing => {
                 gateway::set_group(self.number, group)?;
-                policies.set(self.number, &allowance)?;
+                policies.set(self.number, &allowance, note)?;
             }
         }
-        self.note(egress);
         Ok(())
     }
 
-    fn note(&self, egress: &Egress) {
+    /// Takes note of a policy that is in force from then on.
+    fn note(&self, egress: &Egress) -> impl FnOnce() {
         let port = self.proxy.lock().as_ref().map(skep_egress::Proxy::port);
-        self.leases.note_egress(&self.id, egress.clone(), port);
+        move || self.leases.note_egress(&self.id, egress.clone(), port)
     }
 
     /// Starts the egress proxy, if the policy needs one and there is none.

@@ -197,7 +197,10 @@ impl Shop {
     }
 
     pub(crate) fn with(host: &str, change: impl FnOnce(&mut Registries)) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::at(host, tempfile::tempdir().unwrap(), change)
+    }
+
+    pub(crate) fn at(host: &str, directory: TempDir, change: impl FnOnce(&mut Registries)) -> Self {
         let catalog = Catalog::open(&directory.path().join("store")).unwrap();
         let mut registries = Registries {
             mirrors: BTreeMap::from(

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use skep_types::Reserve;
 use tar::EntryType;
 
 use crate::Test;
@@ -21,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_later_member_replaces_an_earlier_one", replacing),
     ("a_directory_that_is_left_out_is_as_it_is_below", implied),
     ("what_cannot_be_unpacked_says_why", refusals),
+    ("an_image_leaves_the_reserve_of_the_disk_free", reserve),
 ];
 
 /// An image of these layers, in a store.
@@ -324,4 +326,73 @@ fn refusals() {
             "{text}: {refused:?}"
         );
     }
+}
+
+/// A file system in memory, of a certain size, at a directory.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path, mebibytes: u32) -> Self {
+        let size = std::ffi::CString::new(format!("size={mebibytes}m")).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount(c"skep-test", at, c"tmpfs", flags, size.as_c_str()).unwrap();
+        Self(at.to_owned())
+    }
+
+    fn free(&self) -> u64 {
+        let found = rustix::fs::statvfs(&self.0).unwrap();
+        found.f_bavail * found.f_frsize
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+}
+
+fn reserve() {
+    const MIB: u64 = 1 << 20;
+    const FREE: u64 = 60 * MIB;
+    // A blob of some KiB, which has room, of 80 MiB, which have not.
+    let bytes = "x".repeat(80 << 20);
+    let (large, small) = (Layer::new().file("a", &bytes), Layer::new().file("a", "1"));
+    let registry = Registry::open();
+    registry.push("a/large", "latest", &[large.finish()]);
+    registry.push("a/small", "latest", &[small.finish()]);
+    let on_disk = |reserve: Reserve| {
+        let directory = tempfile::tempdir().unwrap();
+        let store = directory.path().join("store");
+        fs::create_dir(&store).unwrap();
+        let disk = SmallDisk::mount(&store, 120);
+        let shop = Shop::at(&registry.host, directory, |registries| {
+            registries.reserve = Some(reserve);
+            registries.limits.ratio = 10_000;
+        });
+        (disk, shop)
+    };
+    let text = "the server's disk has no room for it; try again later";
+
+    let (disk, shop) = on_disk(Reserve::Bytes(FREE));
+    let before = disk.free();
+    let refused = shop.pull("a/large", None).unwrap_err().to_string();
+    assert!(refused.ends_with(text), "{refused}");
+    assert_eq!(shop.leftovers(), 0);
+    assert!(before - disk.free() < MIB, "nothing of it is left");
+    shop.pull("a/small", None).unwrap();
+    drop((disk, shop));
+    // The control: as large, and less is to be left.
+    let (disk, shop) = on_disk(Reserve::Bytes(MIB));
+    shop.pull("a/large", None).unwrap();
+    drop((disk, shop));
+    // Nor is anything fetched for which there is no room.
+    let (disk, shop) = on_disk(Reserve::Percent(100.0));
+    let refused = shop.pull("a/small", None).unwrap_err().to_string();
+    assert!(refused.ends_with(text), "{refused}");
+    let lines = shop.lines.lock().clone();
+    assert!(
+        lines.iter().all(|line| !line.starts_with("layer ")),
+        "{lines:?}"
+    );
+    drop((disk, shop));
 }

@@ -2,21 +2,19 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chmod, chownat, fstatvfs, mkdirat,
-    openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chmod, chownat, mkdirat, openat,
+    renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::sweep::empty;
 use super::{Attributes, Content, Entry, Ownership, own_path};
 use crate::{ContentError, VolumePath};
 
 /// Permissions of directories that are made on the way.
 const PARENT_MODE: u32 = 0o777;
-/// Names that a removal removes beside twice the number of the volume's files.
-const SPARE_NAMES: u64 = 100_000;
 
 impl Content {
     /// Makes a directory; with `force` those above it, too, and one that is there is fine.
@@ -108,38 +106,10 @@ impl Content {
             }
             Err(errno) => return Err(errno.into()),
         };
-        if !self.empty(directory, &format!("lifted-{staged}"))? {
-            return Ok(());
+        if empty(directory, &staged, self.bound()?)? {
+            self.remove_emptied(&staged)?;
         }
-        match unlinkat(&self.staging, staged.as_str(), AtFlags::REMOVEDIR) {
-            // Somebody was faster once more.
-            Ok(()) | Err(Errno::NOTEMPTY) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Empties a directory of the staging directory, or that itself. Returns false if something is
-    /// left there, for the next time that the volume is opened: sandboxes that work in a directory go
-    /// on to do so when it is moved here, and may make files for ever. So no more names are removed
-    /// than a volume with as many files can have had, some with more names than one.
-    pub(super) fn empty(&self, directory: OwnedFd, prefix: &str) -> io::Result<bool> {
-        let volume = fstatvfs(&directory)?;
-        let files = volume.f_files.saturating_sub(volume.f_ffree);
-        let mut left = files.saturating_mul(2).saturating_add(SPARE_NAMES);
-        let emptied = skep_linux::empty_directory_while(directory, prefix.to_owned(), || {
-            left = left.saturating_sub(1);
-            left > 0 && !self.stopping.load(Ordering::Relaxed)
-        });
-        match emptied {
-            Ok(()) => Ok(true),
-            Err(Errno::CANCELED | Errno::NOTEMPTY) => {
-                tracing::info!(
-                    "a part of what was deleted in a volume is left until it is next opened"
-                );
-                Ok(false)
-            }
-            Err(errno) => Err(errno.into()),
-        }
+        Ok(())
     }
 
     /// The directory above a path. With `force` it is made if it is missing.

@@ -205,8 +205,22 @@ fn a_deletion_ends_although_a_sandbox_goes_on_to_write_in_what_is_deleted() {
     let content = next.content(bed.volume).unwrap();
     write(&content, "/d/a", b"x", WriteMode::Replace).unwrap();
     content.remove(&path("/d")).unwrap();
+    wait_until_swept(&inside);
+}
+
+/// Waits until nothing is left in the directory that no sandbox sees.
+fn wait_until_swept(inside: &str) {
+    skep_testkit::wait_for(Duration::from_secs(60), || match left(inside) {
+        0 => Ok(()),
+        left => Err(format!("{left} names are left")),
+    });
+}
+
+/// Names in the directory that no sandbox sees, and one level below.
+fn left(inside: &str) -> usize {
     let staging = fs::read_dir(format!("{inside}/../staging")).unwrap();
-    assert_eq!(staging.count(), 0, "what was left is swept");
+    let below = |path: std::path::PathBuf| fs::read_dir(path).map_or(0, Iterator::count);
+    staging.map(|name| 1 + below(name.unwrap().path())).sum()
 }
 
 #[test]
@@ -227,21 +241,63 @@ fn a_deletion_removes_no_more_names_than_a_volume_can_have_had_and_the_next_goes
     };
     plant("few", 1);
     plant("many", 2);
-    let left = || {
-        let staging = fs::read_dir(format!("{inside}/../staging")).unwrap();
-        let directories = staging.map(|directory| directory.unwrap().path());
-        let names = directories.map(|directory| fs::read_dir(directory).unwrap().count());
-        names.sum::<usize>()
-    };
     bed.content.remove(&path("/few")).unwrap();
-    assert_eq!(left(), 0, "the control is removed at once");
+    assert_eq!(left(&inside), 0, "the control is removed at once");
     bed.content.remove(&path("/many")).unwrap();
-    assert!(left() > 0);
+    assert!(left(&inside) > 0);
     assert_eq!(bed.content.list(&path("/"), 1, || true).unwrap(), []);
     let directory = bed.directory.path().join("volumes");
     let next = LocalVolumes::new(directory, None).unwrap();
     let _content = next.content(bed.volume).unwrap();
-    assert_eq!(left(), 0);
+    wait_until_swept(&inside);
+}
+
+/// Fills the directory that no sandbox sees with more than is removed in a moment.
+fn leave_much(inside: &str) {
+    const LINKS: usize = 60_000;
+    let directory = format!("{inside}/../staging/left");
+    fs::create_dir(&directory).unwrap();
+    fs::write(format!("{directory}/0"), "").unwrap();
+    for link in 1..LINKS {
+        fs::hard_link(format!("{directory}/0"), format!("{directory}/{link}")).unwrap();
+    }
+}
+
+#[test]
+fn whoever_opens_a_volume_does_not_wait_for_what_is_left_in_it() {
+    let bed = Bed::new(32);
+    let (_mount, inside) = inside(&bed);
+    leave_much(&inside);
+    let next = LocalVolumes::new(bed.directory.path().join("volumes"), None).unwrap();
+    let content = next.content(bed.volume).unwrap();
+    assert!(left(&inside) > 0, "nobody has waited");
+    // What the server itself has there meanwhile is not taken for what is left.
+    let mut upload = content.write(&path("/a"), OWNER, WriteMode::New).unwrap();
+    upload.write(b"1").unwrap();
+    skep_testkit::wait_for(Duration::from_secs(60), || match left(&inside) {
+        1 => Ok(()),
+        left => Err(format!("{left} names are left")),
+    });
+    upload.finish().unwrap();
+    assert_eq!(read(&content, "/a").unwrap(), b"1");
+    wait_until_swept(&inside);
+}
+
+#[test]
+fn a_sweep_ends_when_nobody_has_its_volume_any_more() {
+    let bed = Bed::new(32);
+    let (_mount, inside) = inside(&bed);
+    leave_much(&inside);
+    let next = LocalVolumes::new(bed.directory.path().join("volumes"), None).unwrap();
+    drop(next.content(bed.volume).unwrap());
+    drop(next);
+    let mut last = 0;
+    skep_testkit::wait_for(Duration::from_secs(60), || {
+        let (now, before) = (left(&inside), last);
+        last = now;
+        (now == before).then_some(()).ok_or("it goes on")
+    });
+    assert!(last > 1, "the rest is left to the next opening");
 }
 
 #[test]
@@ -265,7 +321,7 @@ fn a_server_that_stops_leaves_deletions_to_the_next_one() {
     let directory = bed.directory.path().join("volumes");
     let next = LocalVolumes::new(directory, None).unwrap();
     let _content = next.content(bed.volume).unwrap();
-    assert_eq!(fs::read_dir(&staging).unwrap().count(), 0);
+    wait_until_swept(&inside);
 }
 
 #[test]

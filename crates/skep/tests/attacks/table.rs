@@ -18,8 +18,8 @@ A step of a build, which is launched in another way, makes those on walls once m
 whose owner finds them (`a_step_of_a_build_is_a_sandbox_of_its_team`).
 
 Volumes (`volumes_carry_files_and_nothing_more`, and the tests of `skep-volume`): one sandbox plants set-user-id programs, devices, links and pipes for another, for the server and for a mount that only reads,
-swaps directories for links while the server opens them, goes on to write in what is deleted, nests links for its listing, writes more than fits in every way there is, asks for volumes and tokens of another team, and links the place of
-a second volume to `/dev`, `/sys`, `/etc` and, while a sandbox is on the disk, to the host's root (also `skep-launch`, tests `volumes`, for links of a template). Agents by MCP (`agents_reach_what_is_their_teams_alone`, and
+swaps directories for links while the server opens them, goes on to write in what is deleted, nests links for its listing, writes more than fits in every way there is, asks for volumes and tokens of another team, for a
+volume inside a shared one (which it could take away), and links the place of a volume to `/dev`, `/sys`, `/etc` and, before its sandbox goes to the disk, to the host's root (also `skep-launch`, tests `volumes`, for links of a template). Agents by MCP (`agents_reach_what_is_their_teams_alone`, and
 `conformance/mcp`): the session of another key, sandboxes and files of another team by every argument and URI, paths that lead out of a sandbox, the gateway's token of a neighbour. Each has its control beside it: the plain
 call is led astray, the owner is let in.
 
@@ -68,7 +68,8 @@ const RACES: &str = "
 An attack that has to be fast tries many times in one run, so that a wall with a hole would be seen. How many runs escaped: on a server of before the
 wall (commit c9548e4, with its own templates), and without the wall now (files: against the file API that opens what it is told). That server held two of
 the races about files already, because it removed by descriptors. Races on forks are counted without the wall by `-- --ignored races_are_counted`, each run in a control
-of its own, whose zygote gives up its rights in the order of that server; in the suite each must be won within four runs, or it fails.
+of its own, whose zygote gives up its rights in the order of that server; in the suite each must be won within four runs, or it fails. `zygote::spoil` and `zygote::steal`
+were not tried on that server; that control stands for it, because it is the order of that server's steps that they use (`entering_zygote.py` enters the pid namespace first, with the socket of all requests), and nothing else of it.
 
 | attack | one run tries | before the wall | without the wall |
 |---|---|---|---|

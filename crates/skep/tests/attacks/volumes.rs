@@ -28,13 +28,9 @@ pub(crate) async fn check(
     };
     let shared = volumes.create(&new("shared")).await.unwrap();
     let other = volumes.create(&new("other")).await.unwrap();
-    let mount = |path: &str, read_only: bool| VolumeMount {
-        name: "shared".to_owned(),
-        path: path.to_owned(),
-        read_only,
-    };
-    let attacker = product.create_on(sentinels, vec![mount("/mnt", false)]);
-    let victim = product.create_on(sentinels, vec![mount("/mnt", false), mount("/kept", true)]);
+    let attacker = product.create_on(sentinels, vec![mount("shared", "/mnt")]);
+    let both = vec![mount("shared", "/mnt"), mount("shared:ro", "/kept")];
+    let victim = product.create_on(sentinels, both);
     let (attacker, victim) = (attacker.await, victim.await);
 
     planted(&attacker, &victim).await?;
@@ -42,9 +38,10 @@ pub(crate) async fn check(
     for_the_server(product, &attacker, &shared, &other).await?;
     full(product, &attacker, &other).await?;
     of_neighbours(product, sentinels).await?;
+    taken_away(product, sentinels, &attacker).await?;
     led_astray(product, sentinels, &attacker).await?;
     if can_restore {
-        led_out_of_the_root(product, sentinels, &attacker).await?;
+        led_out_of_the_root(product, sentinels).await?;
     }
 
     let refused = volumes.delete(&shared.volume.volume_id).await.unwrap_err();
@@ -179,14 +176,34 @@ async fn full(
     Ok(())
 }
 
-/// The volume of the attacker, and another one in it.
-fn nested(inner: &str) -> Vec<VolumeMount> {
-    let mount = |name: &str, path: &str| VolumeMount {
+fn mount(name: &str, path: &str) -> VolumeMount {
+    VolumeMount {
         name: name.to_owned(),
         path: path.to_owned(),
         read_only: false,
-    };
-    vec![mount("shared", "/a"), mount("other", inner)]
+    }
+}
+
+/// A volume that others could take away, by removing what it is mounted on.
+async fn taken_away(
+    product: &Product,
+    sentinels: &Sentinels,
+    attacker: &Target,
+) -> Result<(), String> {
+    attacker.shell("mkdir /mnt/data").await;
+    for outer in ["shared", "shared:ro"] {
+        let mounts = vec![mount(outer, "/a"), mount("other", "/a/data")];
+        match product.try_create_on(sentinels, mounts).await {
+            Err(error) if error.status() == Some(400) => {}
+            answer => return Err(format!("a volume in '{outer}': {answer:?}")),
+        }
+    }
+    // The control: beside it, and in what nobody writes to, it is had; see also below.
+    attacker.shell("rmdir /mnt/data").await;
+    let mounts = vec![mount("shared", "/a"), mount("other", "/b")];
+    let target = product.create_on(sentinels, mounts).await;
+    product.kill(&target).await;
+    Ok(())
 }
 
 /// Links of one volume where another is to be mounted, so that it would be mounted over what a
@@ -196,13 +213,30 @@ async fn led_astray(
     sentinels: &Sentinels,
     attacker: &Target,
 ) -> Result<(), String> {
-    for led_to in ["/etc", "/dev", "/sys", "../etc", "/proc/self/root/dev"] {
-        let plant = format!("ln -sfn {led_to} /mnt/data");
+    let places = ["/etc", "/dev", "/sys", "../etc", "/proc/self/root/dev"];
+    attacker.shell("mkdir /mnt/data").await;
+    for (number, led_to) in places.iter().enumerate() {
+        let plant = format!("ln -s {led_to} /mnt/to-{number}");
         attacker.shell(&plant).await;
-        match product.try_create_on(sentinels, nested("/a/data")).await {
+    }
+    // Volumes are in no others but snapshots.
+    let planted = NewVolume {
+        name: "planted".to_owned(),
+        skep: Some(VolumeOptions {
+            source: Some("shared".to_owned()),
+            read_only: true,
+            ..VolumeOptions::default()
+        }),
+    };
+    let planted = product.client.volumes().create(&planted).await.unwrap();
+    attacker.shell("rm -r /mnt/data /mnt/to-*").await;
+    let nested = |inner: &str| vec![mount("planted", "/a"), mount("other", inner)];
+    for (number, led_to) in places.iter().enumerate() {
+        let place = format!("/a/to-{number}");
+        match product.try_create_on(sentinels, nested(&place)).await {
             Err(error) if error.status() == Some(400) => {
                 let said = skep_telemetry::Chain(&error).to_string();
-                if !said.contains("'other' cannot be mounted at '/a/data'") {
+                if !said.contains(&format!("'other' cannot be mounted at '{place}'")) {
                     return Err(format!("a volume led to {led_to} was refused with: {said}"));
                 }
             }
@@ -213,8 +247,7 @@ async fn led_astray(
             }
         }
     }
-    // The control: without a link it is there, made if need be, and nothing else has changed.
-    attacker.shell("rm /mnt/data").await;
+    // The control: without a link it is there, and nothing else has changed.
     let target = product.create_on(sentinels, nested("/a/data")).await;
     let said = target
         .shell("touch /a/data/x; grep -c ' /a/data ext4 ' /proc/self/mounts; cat /proc/cmdline")
@@ -223,34 +256,33 @@ async fn led_astray(
     if said.trim() != "1" {
         return Err(format!("the control: {said}"));
     }
+    let id = &planted.volume.volume_id;
+    product.client.volumes().delete(id).await.unwrap();
     Ok(())
 }
 
-/// A link that is planted while a sandbox is on the disk, and would have a directory of the host
-/// mounted when it comes back.
-async fn led_out_of_the_root(
-    product: &Product,
-    sentinels: &Sentinels,
-    attacker: &Target,
-) -> Result<(), String> {
-    let target = product.create_on(sentinels, nested("/a/above/etc")).await;
-    target.shell("touch /a/above/etc/own").await;
-    let sandbox = target.sandbox();
-    restored::sleep(product, &target).await;
-    attacker
-        .shell("mv /mnt/above /mnt/aside && ln -s / /mnt/above")
+/// A link that a sandbox leaves in its own root where a volume is, and that would have a directory
+/// of the host mounted when it comes back from the disk.
+async fn led_out_of_the_root(product: &Product, sentinels: &Sentinels) -> Result<(), String> {
+    let with_volume = || product.create_on(sentinels, vec![mount("other", "/a/above/etc")]);
+    let target = with_volume().await;
+    target
+        .shell("mv /a/above /a/aside && ln -s / /a/above")
         .await;
-    if sandbox.resume(Some(TIMEOUT)).await.is_ok() {
+    restored::sleep(product, &target).await;
+    if target.sandbox().resume(Some(TIMEOUT)).await.is_ok() {
         let seen = target
             .shell("ls -a /a/above/etc; cat /proc/self/mounts")
             .await;
         return Err(format!("a sandbox came back with: {seen}"));
     }
+    product.kill(&target).await;
     // The control: without the link it comes back as it was.
-    attacker
-        .shell("rm /mnt/above && mv /mnt/aside /mnt/above")
-        .await;
-    sandbox
+    let target = with_volume().await;
+    target.shell("touch /a/above/etc/own").await;
+    restored::sleep(product, &target).await;
+    target
+        .sandbox()
         .resume(Some(TIMEOUT))
         .await
         .map_err(|error| format!("the control did not come back: {error:?}"))?;
@@ -278,12 +310,8 @@ async fn of_neighbours(product: &Product, sentinels: &Sentinels) -> Result<(), S
     let id = &private.volume.volume_id;
     let found = product.client.volumes().get(id).await;
     let deleted = product.client.volumes().delete(id).await;
-    let mount = VolumeMount {
-        name: "private".to_owned(),
-        path: "/mnt".to_owned(),
-        read_only: false,
-    };
-    let mounted = product.try_create_on(sentinels, vec![mount]).await;
+    let mounts = vec![mount("private", "/mnt")];
+    let mounted = product.try_create_on(sentinels, mounts).await;
     // The control: its own team finds it.
     theirs.get(id).await.unwrap();
     theirs.delete(id).await.unwrap();
