@@ -23,6 +23,8 @@ pub enum Defence {
     CheckedNames,
     /// Hosts are reached by their names only if a rule names them.
     NamedHosts,
+    /// Requests to hosts that have rules are read and judged.
+    InspectedRequests,
     /// Memory held by sockets is counted.
     CountedSockets,
     /// Questions for names leave nothing in the host's table of connections.

@@ -114,6 +114,9 @@ impl Gate for SandboxGate {
     }
 
     fn request_rule(&self, host: &HostName) -> Option<(String, RequestRule)> {
+        if !self.leases.config.has(Defence::InspectedRequests) {
+            return None;
+        }
         let egress = self.egress();
         let (domain, rule) = egress.request_rules().find(host)?;
         Some((domain.to_string(), rule.clone()))

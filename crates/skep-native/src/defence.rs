@@ -27,6 +27,8 @@ pub enum Defence {
     CheckedNames,
     /// Hosts are reached by their names only if a rule names them.
     NamedHosts,
+    /// Requests to hosts that have rules are read and judged.
+    InspectedRequests,
     /// Memory held by sockets is counted.
     CountedSockets,
     /// Questions for names leave nothing in the host's table of connections.
@@ -54,6 +56,7 @@ impl Defence {
             | Self::CheckedSenders
             | Self::CheckedNames
             | Self::NamedHosts
+            | Self::InspectedRequests
             | Self::CountedSockets
             | Self::UntrackedNames
             | Self::ApartNetworks
@@ -75,6 +78,7 @@ impl Defence {
             Self::CheckedSenders => Some(skep_host::Defence::CheckedSenders),
             Self::CheckedNames => Some(skep_host::Defence::CheckedNames),
             Self::NamedHosts => Some(skep_host::Defence::NamedHosts),
+            Self::InspectedRequests => Some(skep_host::Defence::InspectedRequests),
             Self::CountedSockets => Some(skep_host::Defence::CountedSockets),
             Self::UntrackedNames => Some(skep_host::Defence::UntrackedNames),
             Self::ApartNetworks => Some(skep_host::Defence::ApartNetworks),

@@ -21,6 +21,8 @@ Examples:
 
 /// The range that rules with hosts deny.
 const EVERYTHING: &str = "0.0.0.0/0";
+/// The ports that a rule with a host alone is about.
+const USUAL_PORTS: [u16; 2] = [80, 443];
 /// Polling interval of a followed sandbox.
 const INTERVAL: Duration = Duration::from_millis(400);
 
@@ -91,13 +93,20 @@ async fn print_rules(client: &Client, id: &str, output: OutputArgs) -> Result<u8
     Ok(0)
 }
 
-/// The hosts that were reached, in the order of their names. Those that were refused or do not exist
-/// are not what its owner wants to allow.
+/// The hosts that were reached, in the order of their names, with their ports where these are not
+/// the usual ones. Those that were refused or do not exist are not what its owner wants to allow.
 fn reached(requests: Vec<SandboxRequest>) -> BTreeSet<String> {
     let reached = requests
         .into_iter()
         .filter(|request| request.refusal.is_none());
-    reached.filter_map(|request| request.host).collect()
+    let rule = |request: SandboxRequest| {
+        let host = request.host?;
+        if USUAL_PORTS.contains(&request.port) {
+            return Some(host);
+        }
+        Some(format!("{host}:{}", request.port))
+    };
+    reached.filter_map(rule).collect()
 }
 
 async fn show_new(
@@ -179,11 +188,20 @@ mod tests {
             "1970-01-01 00:00:00Z - a.test:443 TLS 70 bytes out, 900 in, refused: no host is named"
         );
         let again = passed.clone();
+        let at = |host: &str, port| SandboxRequest {
+            host: Some(host.to_owned()),
+            port,
+            ..passed.clone()
+        };
+        let other_ports = [at("a.test", 8443), at("b.test", 8080), at("c.test", 443)];
         let other = SandboxRequest {
             host: Some("evil.test".into()),
+            port: 8443,
             ..refused
         };
-        let learned = reached(vec![passed, other, again]);
-        assert_eq!(learned, BTreeSet::from(["a.test".to_owned()]));
+        let mut requests = vec![passed.clone(), other, again];
+        requests.extend(other_ports);
+        let learned: Vec<_> = reached(requests).into_iter().collect();
+        assert_eq!(learned, ["a.test", "a.test:8443", "b.test:8080", "c.test"]);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use skep_domain::EgressCa;
 use skep_egress::{Edge, FillError, HeaderValues, Inspection};
 use skep_isolation::{Isolation as _, Launched};
+use skep_native::Defence;
 use skep_testkit::wait_until;
 use skep_types::{
     Connections, Egress, HeaderTemplate, Redacted, RequestPatternWords, RequestRuleWords,
@@ -23,7 +25,7 @@ use tempfile::TempDir;
 
 use crate::bench::{Bench, DEADLINE};
 use crate::named_hosts::{NOWHERE, launch, only, say, status, told};
-use crate::secure::{AUTHORITY, TlsClient};
+use crate::secure::{AUTHORITY, TlsClient, arguments};
 use crate::uplink::Uplink;
 use crate::web::{TLS, WEB, resolver};
 
@@ -36,6 +38,8 @@ crate::tests![
     requests_that_no_pattern_has_are_refused_with_and_without_tls,
     limits_of_requests_and_bytes_hold,
     a_host_that_cannot_prove_its_name_gets_nothing,
+    a_host_that_imitates_the_authority_of_sandboxes_gets_nothing,
+    a_redirect_carries_no_value_to_another_host,
     rules_hold_where_every_address_is_reached,
     whoever_reads_the_sandbox_never_sees_a_value,
     connections_that_a_new_rule_would_look_into_are_cut,
@@ -73,13 +77,61 @@ struct World {
     _uplink: Uplink,
     bench: Bench,
     values: Arc<Values>,
+    _trusted: TempDir,
+    /// File with the authority of hosts.
+    of_hosts: PathBuf,
+    authority: Arc<EgressCa>,
+}
+
+/// A world before it is made.
+struct Setup {
     trusted: TempDir,
     authority: Arc<EgressCa>,
+    /// Certificate that hosts show, and its key.
+    shown: [String; 2],
+    /// Authorities by which hosts are verified, in PEM.
+    roots: String,
+    without: Vec<Defence>,
+}
+
+/// An authority as an installation has one, in a directory.
+fn authority_in(directory: &TempDir) -> Arc<EgressCa> {
+    let place = directory.path().join("egress-ca");
+    Arc::new(EgressCa::open(&place, SystemTime::now()).unwrap())
+}
+
+impl Setup {
+    fn new() -> Self {
+        let trusted = tempfile::tempdir().unwrap();
+        Self {
+            authority: authority_in(&trusted),
+            trusted,
+            shown: AUTHORITY.arguments(),
+            roots: AUTHORITY.trusted.clone(),
+            without: Vec::new(),
+        }
+    }
 }
 
 impl World {
     async fn new() -> Self {
-        let uplink = Uplink::new();
+        Self::of(Setup::new()).await
+    }
+
+    async fn without(defence: Defence) -> Self {
+        let without = vec![defence];
+        Self::of(Setup {
+            without,
+            ..Setup::new()
+        })
+        .await
+    }
+
+    async fn of(setup: Setup) -> Self {
+        let Setup {
+            trusted, authority, ..
+        } = setup;
+        let uplink = Uplink::showing(&setup.shown);
         let hosts = [
             ("a.tls.test", uplink.public()),
             ("b.tls.test", uplink.world()),
@@ -87,15 +139,13 @@ impl World {
             ("c.test", uplink.world()),
         ];
         let names = resolver(&hosts).await;
-        let trusted = tempfile::tempdir().unwrap();
-        let place = trusted.path().join("egress-ca");
-        let authority = Arc::new(EgressCa::open(&place, SystemTime::now()).unwrap());
-        std::fs::write(trusted.path().join("hosts.pem"), &AUTHORITY.trusted).unwrap();
+        let of_hosts = trusted.path().join("hosts.pem");
+        std::fs::write(&of_hosts, &AUTHORITY.trusted).unwrap();
         let values = Arc::new(Values::default());
         values.set("key", SECRET);
         let inspection = Inspection {
             authority: Arc::clone(&authority),
-            roots: AUTHORITY.trusted.clone().into(),
+            roots: setup.roots.into(),
             values: Arc::clone(&values) as Arc<dyn HeaderValues>,
             edge: Some(Edge {
                 domain: "edge.tls.test".parse().unwrap(),
@@ -105,13 +155,15 @@ impl World {
         let bench = Bench::with(|config| {
             config.host.resolvers = vec![names];
             config.host.inspection = Arc::new(OnceLock::from(inspection));
+            config.without = setup.without;
         })
         .await;
         Self {
             _uplink: uplink,
             bench,
             values,
-            trusted,
+            _trusted: trusted,
+            of_hosts,
             authority,
         }
     }
@@ -122,6 +174,14 @@ impl World {
             sandbox,
             address: SocketAddr::from((NOWHERE, TLS)),
             trusts: self.authority.certificate_file(),
+        }
+    }
+
+    /// A client that trusts hosts alone, and nobody in their place.
+    fn client_of_hosts<'a>(&'a self, sandbox: &'a Launched) -> TlsClient<'a> {
+        TlsClient {
+            trusts: &self.of_hosts,
+            ..self.client(sandbox)
         }
     }
 
@@ -237,11 +297,7 @@ async fn hosts_without_a_rule_are_passed_on_untouched() {
     let world = World::new().await;
     let egress = ruled(only(&["*.tls.test", "c.test"]), "a.tls.test", with_key());
     let (_, sandbox) = launch(&world.bench, egress).await;
-    let hosts = world.trusted.path().join("hosts.pem");
-    let theirs = TlsClient {
-        trusts: &hosts,
-        ..world.client(&sandbox)
-    };
+    let theirs = world.client_of_hosts(&sandbox);
     let said = theirs.say("b.tls.test", &get("b.tls.test", ""));
     assert!(
         status(&said) == "200" && count(&said, "x-key") == 0,
@@ -337,6 +393,22 @@ async fn a_request_for_another_host_is_refused_inside_the_connection() {
     ];
     world.check_log(&id, &log).await;
     world.finish(vec![sandbox]).await;
+    // Where nobody reads what is in the connection, whoever serves both hosts answers for the other.
+    let world = World::without(Defence::InspectedRequests).await;
+    let egress = ruled(only(&["*.tls.test"]), "a.tls.test", with_key());
+    let (_, sandbox) = launch(&world.bench, egress).await;
+    let client = world.client_of_hosts(&sandbox);
+    let said = client.say("a.tls.test", &get("b.tls.test", ""));
+    assert!(
+        status(&said) == "200" && count(&said, "host: b.tls.test") == 1,
+        "{said}"
+    );
+    let said = client.ask("a.tls.test", &["GET b.tls.test /two"]);
+    assert!(
+        said.contains("status 200\nh2 GET https://b.tls.test/two"),
+        "{said}"
+    );
+    world.finish(vec![sandbox]).await;
 }
 
 async fn what_two_readers_would_see_differently_is_written_anew() {
@@ -371,6 +443,17 @@ async fn what_two_readers_would_see_differently_is_written_anew() {
             count(&said, "POST /first HTTP/1.1\n") + count(&said, "GET /hidden HTTP/1.1\n");
         assert_eq!(count(&said, SECRET), requests, "{framing:?} {said}");
     }
+    world.finish(vec![sandbox]).await;
+    // Passed on as they are, the same bytes are two requests, one of which nobody has judged.
+    let world = World::without(Defence::InspectedRequests).await;
+    let egress = ruled(only(&["*.tls.test"]), "a.tls.test", with_key());
+    let (_, sandbox) = launch(&world.bench, egress).await;
+    let framing = format!("{head}Content-Length: +0\r\n\r\n{hidden}");
+    let said = world.client_of_hosts(&sandbox).say("a.tls.test", &framing);
+    assert!(
+        count(&said, "GET /hidden HTTP/1.1\n") == 1 && count(&said, "mine") == 1,
+        "{said}"
+    );
     world.finish(vec![sandbox]).await;
 }
 
@@ -413,6 +496,21 @@ async fn requests_that_no_pattern_has_are_refused_with_and_without_tls() {
     ];
     world.check_log(&id, &log).await;
     world.finish(vec![sandbox]).await;
+    let world = World::without(Defence::InspectedRequests).await;
+    let rule = RequestRuleWords {
+        requests: Some(vec![RequestPatternWords {
+            methods: vec!["GET".into()],
+            paths: vec!["/v1/*".into()],
+        }]),
+        ..RequestRuleWords::default()
+    };
+    let egress = ruled(only(&["a.tls.test"]), "a.tls.test", rule);
+    let (_, sandbox) = launch(&world.bench, egress).await;
+    let client = world.client_of_hosts(&sandbox);
+    let said = client.say("a.tls.test", &request("POST", "/v1/../a"));
+    let plain = say(&sandbox, WEB, request("POST", "/v1/../a").as_bytes()).await;
+    assert_eq!((status(&said), status(&plain)), ("200", "200"));
+    world.finish(vec![sandbox]).await;
 }
 
 async fn limits_of_requests_and_bytes_hold() {
@@ -439,11 +537,7 @@ async fn limits_of_requests_and_bytes_hold() {
     };
     let egress = ruled(only(&["*.tls.test"]), "b.tls.test", rule);
     sandbox.set_egress(egress, Connections::Cut).await.unwrap();
-    let hosts = world.trusted.path().join("hosts.pem");
-    let theirs = TlsClient {
-        trusts: &hosts,
-        ..world.client(&sandbox)
-    };
+    let theirs = world.client_of_hosts(&sandbox);
     let large = get("b.tls.test", &format!("X-Large: {}\r\n", "x".repeat(5_000)));
     let mut answered = 0;
     while status(&theirs.say("b.tls.test", &large)) == "200" {
@@ -451,6 +545,19 @@ async fn limits_of_requests_and_bytes_hold() {
         assert!(answered < 4, "nothing stops it");
     }
     assert!(answered > 0);
+    world.finish(vec![sandbox]).await;
+    let world = World::without(Defence::InspectedRequests).await;
+    let rule = RequestRuleWords {
+        requests_per_minute: Some(3),
+        bytes: Some(20_000),
+        ..RequestRuleWords::default()
+    };
+    let egress = ruled(only(&["*.tls.test"]), "b.tls.test", rule);
+    let (_, sandbox) = launch(&world.bench, egress).await;
+    let client = world.client_of_hosts(&sandbox);
+    for _ in 0..4 {
+        assert_eq!(status(&client.say("b.tls.test", &large)), "200");
+    }
     world.finish(vec![sandbox]).await;
 }
 
@@ -468,6 +575,74 @@ async fn a_host_that_cannot_prove_its_name_gets_nothing() {
     world.finish(vec![sandbox]).await;
 }
 
+async fn a_host_that_imitates_the_authority_of_sandboxes_gets_nothing() {
+    // Its own, which sandboxes trust for every host, and one that somebody has made in its likeness.
+    let alike = tempfile::tempdir().unwrap();
+    for (of_another, trusts_it, expected) in [
+        (false, false, "502"),
+        (true, false, "502"),
+        // It is the list of authorities that keeps it out.
+        (false, true, "200"),
+    ] {
+        let mut setup = Setup::new();
+        let authority = if of_another {
+            authority_in(&alike)
+        } else {
+            Arc::clone(&setup.authority)
+        };
+        let name = "a.tls.test".parse().unwrap();
+        let shown = authority.issue(&name, SystemTime::now()).unwrap();
+        setup.shown = arguments(&shown.certificate, &shown.key);
+        if trusts_it {
+            setup.roots += &std::fs::read_to_string(authority.certificate_file()).unwrap();
+        }
+        let world = World::of(setup).await;
+        let egress = ruled(only(&["a.tls.test"]), "a.tls.test", with_key());
+        let (_, sandbox) = launch(&world.bench, egress).await;
+        let said = world
+            .client(&sandbox)
+            .say("a.tls.test", &get("a.tls.test", ""));
+        assert_eq!(status(&said), expected, "{said}");
+        assert_eq!(said.contains("cannot be verified"), !trusts_it, "{said}");
+        assert_eq!(said.contains(SECRET), trusts_it, "{said}");
+        world.finish(vec![sandbox]).await;
+    }
+}
+
+async fn a_redirect_carries_no_value_to_another_host() {
+    let world = World::new().await;
+    let egress = ruled(only(&["*.tls.test"]), "a.tls.test", with_key());
+    let (id, sandbox) = launch(&world.bench, egress).await;
+    let (client, theirs) = (world.client(&sandbox), world.client_of_hosts(&sandbox));
+    let sent_on = "GET /to/b.tls.test HTTP/1.1\r\nHost: a.tls.test\r\nConnection: close\r\n\r\n";
+    let said = client.say("a.tls.test", sent_on);
+    assert!(
+        status(&said) == "302" && said.contains("location: https://b.tls.test/x\r\n"),
+        "{said}"
+    );
+    assert_eq!(count(&said, SECRET), 0, "{said}");
+    let said = theirs.say("b.tls.test", &get("b.tls.test", ""));
+    assert_eq!((status(&said), count(&said, "x-key")), ("200", 0), "{said}");
+    // Nobody but the program goes there.
+    let log = [
+        "a.tls.test GET /to/b.tls.test 302 *.tls.test",
+        "b.tls.test - - - *.tls.test",
+    ];
+    world.check_log(&id, &log).await;
+    // A rule that is for both hosts carries it along.
+    let both = ruled(only(&["*.tls.test"]), "*.tls.test", with_key());
+    sandbox.set_egress(both, Connections::Cut).await.unwrap();
+    let said = client.say("b.tls.test", &get("b.tls.test", ""));
+    assert_eq!(count(&said, SECRET), 1, "{said}");
+    // And to a host that is not allowed nothing leads.
+    let denied = ruled(only(&["a.tls.test"]), "a.tls.test", with_key());
+    sandbox.set_egress(denied, Connections::Cut).await.unwrap();
+    assert_eq!(status(&client.say("a.tls.test", sent_on)), "302");
+    let said = client.say("b.tls.test", &get("b.tls.test", ""));
+    assert!(said.contains("AccessDenied"), "{said}");
+    world.finish(vec![sandbox]).await;
+}
+
 async fn rules_hold_where_every_address_is_reached() {
     let world = World::new().await;
     let egress = ruled(Egress::default(), "a.tls.test", with_key());
@@ -481,11 +656,9 @@ async fn rules_hold_where_every_address_is_reached() {
         "{said}"
     );
     // Where no rule looks, the connection goes to where it was led.
-    let hosts = world.trusted.path().join("hosts.pem");
     let direct = TlsClient {
         address: SocketAddr::from((world._uplink.world(), TLS)),
-        trusts: &hosts,
-        sandbox: &sandbox,
+        ..world.client_of_hosts(&sandbox)
     };
     let said = direct.say("b.tls.test", &get("b.tls.test", ""));
     assert!(
@@ -641,11 +814,7 @@ async fn whoever_reads_the_sandbox_never_sees_a_value() {
 async fn connections_that_a_new_rule_would_look_into_are_cut() {
     let world = World::new().await;
     let (_, sandbox) = launch(&world.bench, only(&["a.tls.test", "b.tls.test"])).await;
-    let hosts = world.trusted.path().join("hosts.pem");
-    let theirs = TlsClient {
-        trusts: &hosts,
-        ..world.client(&sandbox)
-    };
+    let theirs = world.client_of_hosts(&sandbox);
     let begin = |host: &str| {
         let wait = format!("GET /wait HTTP/1.1\r\nHost: {host}\r\n\r\n");
         theirs.start("http/1.1", host, &wait)

@@ -2,7 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ipnet::Ipv4Net;
 use skep_isolation::{Isolation, Launched};
@@ -27,6 +29,8 @@ crate::tests![
     an_adopted_sandbox_reaches_hosts_again_when_its_policy_is_told,
     a_proxy_has_no_rights_and_is_nobody_elses,
     connections_that_say_nothing_hold_up_their_own_sandbox_and_not_for_long,
+    heads_that_never_end_are_given_up_and_slow_bodies_hold_up_their_own_sandbox_alone,
+    a_redirect_leads_no_further_than_the_rules,
 ];
 
 /// An address that nobody has: what is led to a proxy does not depend on it.
@@ -582,4 +586,136 @@ async fn connections_that_say_nothing_hold_up_their_own_sandbox_and_not_for_long
     }
     drop((sandbox, neighbour));
     bench.finish().await;
+}
+
+/// Connections of a sandbox on which a byte comes now and then.
+struct Trickle {
+    program: Child,
+    open: Arc<AtomicUsize>,
+}
+
+impl Trickle {
+    /// Opens so many of them, each of which begins with these words.
+    async fn begin(sandbox: &Launched, port: u16, count: usize, words: &[u8]) -> Self {
+        let namespace = format!("--net=/proc/{}/ns/net", first_process(sandbox));
+        let question = format!("trickle={NOWHERE}:{port}/{count}/{}", digits(words));
+        let mut program = Command::new("nsenter")
+            .arg(namespace)
+            .arg(std::env::current_exe().unwrap())
+            .args(["probe", &question])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let open = Arc::new(AtomicUsize::new(0));
+        let (told, lines) = (
+            Arc::clone(&open),
+            BufReader::new(program.stdout.take().unwrap()).lines(),
+        );
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                told.store(line.parse().unwrap(), Ordering::Relaxed);
+            }
+        });
+        let trickle = Self { program, open };
+        trickle.wait_for(|open| open == count).await;
+        trickle
+    }
+
+    async fn wait_for(&self, is_enough: impl Fn(usize) -> bool) {
+        wait_until(DEADLINE, async || {
+            let open = self.open.load(Ordering::Relaxed);
+            if is_enough(open) {
+                Ok(())
+            } else {
+                Err(format!("{open} are open"))
+            }
+        })
+        .await;
+    }
+
+    fn end(mut self) {
+        self.program.kill().unwrap();
+        self.program.wait().unwrap();
+    }
+}
+
+async fn heads_that_never_end_are_given_up_and_slow_bodies_hold_up_their_own_sandbox_alone() {
+    const ENDLESS_HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nX-Slow: ";
+    /// A first message of TLS that says it is very long.
+    const ENDLESS_HELLO: &[u8] = &[22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb];
+    const SLOW_BODY: &[u8] = b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000000\r\n\r\n";
+    let (_uplink, bench) = world(Vec::new()).await;
+    let (_, sandbox) = launch(&bench, only(&["a.test"])).await;
+    let (_, neighbour) = launch(&bench, only(&["a.test"])).await;
+    // The control: whoever has said what it wants may take its time for the rest.
+    let slow = Trickle::begin(&sandbox, WEB, 1, SLOW_BODY).await;
+    let floods = [
+        Trickle::begin(&sandbox, WEB, 280, ENDLESS_HEAD).await,
+        Trickle::begin(&sandbox, TLS, 280, ENDLESS_HELLO).await,
+    ];
+    assert_eq!(status(&get(&neighbour, "a.test").await), "200");
+    for flood in floods {
+        flood.wait_for(|open| open == 0).await;
+        flood.end();
+    }
+    assert_eq!(slow.open.load(Ordering::Relaxed), 1);
+    assert_eq!(status(&get(&sandbox, "a.test").await), "200");
+    // All places of the sandbox, and more than there are.
+    let flood = Trickle::begin(&sandbox, WEB, 560, SLOW_BODY).await;
+    assert_eq!(status(&get(&neighbour, "a.test").await), "200");
+    flood.end();
+    slow.end();
+    assert_eq!(status(&get(&sandbox, "a.test").await), "200");
+    for sandbox in [&sandbox, &neighbour] {
+        sandbox.destroy().await.unwrap();
+    }
+    drop((sandbox, neighbour));
+    bench.finish().await;
+}
+
+async fn a_redirect_leads_no_further_than_the_rules() {
+    let (_uplink, bench) = world(Vec::new()).await;
+    let (id, sandbox) = launch(&bench, only(&["a.test"])).await;
+    let answer = follow(&sandbox, "c.test").await;
+    assert_eq!(status(&answer), "403", "{answer}");
+    // Whom the sandbox has not asked for was not asked in its name.
+    let expected = [
+        "a.test GET /to/c.test 302 a.test",
+        "c.test GET /x 403 - refused",
+    ];
+    wait_until(DEADLINE, async || {
+        let requests = bench.native().requests(id.clone()).await;
+        let told: Vec<_> = requests.iter().map(told).collect();
+        if told == expected {
+            Ok(())
+        } else {
+            Err(format!("{told:?}"))
+        }
+    })
+    .await;
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
+    // Where names are not judged, it leads there.
+    let (uplink, bench) = world(vec![Defence::NamedHosts]).await;
+    let (_, sandbox) = launch(&bench, only(&["a.test"])).await;
+    let answer = follow(&sandbox, "c.test").await;
+    assert!(
+        answer.contains(&format!("at {}", uplink.world())),
+        "{answer}"
+    );
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
+}
+
+/// Asks an allowed host to be sent on, and goes where its answer says, as programs do.
+async fn follow(sandbox: &Launched, to: &str) -> String {
+    let request = format!("GET /to/{to} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+    let answer = say(sandbox, WEB, request.as_bytes()).await;
+    assert_eq!(status(&answer), "302", "{answer}");
+    let mut lines = answer.lines();
+    let target = lines.find_map(|line| line.strip_prefix("location: http://"));
+    let (host, _path) = target.unwrap().split_once('/').unwrap();
+    get(sandbox, host).await
 }

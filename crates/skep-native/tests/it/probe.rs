@@ -14,6 +14,8 @@ use hickory_proto::rr::{Name, RecordType};
 
 /// Time after which something that is not allowed is taken for never happening.
 const NEVER: Duration = Duration::from_millis(700);
+/// Time between two bytes of somebody who is slow.
+const TRICKLE: Duration = Duration::from_millis(250);
 /// Time limit for somebody who is there to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -56,6 +58,11 @@ pub(crate) fn answer(question: &str) -> String {
         "silent" => {
             let (server, count) = argument.split_once('/').unwrap();
             silent(server.parse().unwrap(), count.parse().unwrap())
+        }
+        "trickle" => {
+            let (server, words) = argument.split_once('/').unwrap();
+            let (count, words) = words.split_once('/').unwrap();
+            trickle(server.parse().unwrap(), count.parse().unwrap(), &hex(words))
         }
         "datagram" => datagram(argument.parse().unwrap()),
         "resolve" => {
@@ -423,6 +430,37 @@ fn silent(address: SocketAddr, count: usize) -> String {
     println!("{}", held.len());
     loop {
         std::thread::park();
+    }
+}
+
+/// Opens so many connections, begins to say something on each, and goes on with a byte after another
+/// as long as anybody listens. Tells how many connections are open, whenever that has changed.
+#[expect(clippy::print_stdout, reason = "the number is for who asked")]
+fn trickle(address: SocketAddr, count: usize, words: &[u8]) -> String {
+    let connect = |_| {
+        let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT).ok()?;
+        stream.write_all(words).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some(stream)
+    };
+    let mut open: Vec<_> = (0..count).map_while(connect).collect();
+    let mut told = None;
+    loop {
+        if told.replace(open.len()) != Some(open.len()) {
+            println!("{}", open.len());
+        }
+        std::thread::park_timeout(TRICKLE);
+        open.retain_mut(|stream| {
+            is_open(stream.write(b"a")) && is_open(stream.read(&mut [0; 256]))
+        });
+    }
+}
+
+/// Returns true unless that has shown that the other side is gone.
+fn is_open(done: std::io::Result<usize>) -> bool {
+    match done {
+        Ok(count) => count > 0,
+        Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
     }
 }
 

@@ -21,6 +21,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, 
 use tokio_rustls::TlsAcceptor;
 
 use crate::network::first_process;
+use crate::web::sent_on_to;
 
 /// Names of the hosts that speak TLS; others send back whatever they hear.
 const HOSTS: &str = "tls.test";
@@ -58,8 +59,13 @@ pub(crate) static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
 impl Authority {
     /// Arguments of a process of hosts.
     pub(crate) fn arguments(&self) -> [String; 2] {
-        [hex(&self.certificate), hex(&self.key)]
+        arguments(&self.certificate, &self.key)
     }
+}
+
+/// Arguments of a process of hosts with this certificate, in DER, and its key.
+pub(crate) fn arguments(certificate: &[u8], key: &[u8]) -> [String; 2] {
+    [hex(certificate), hex(key)]
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -189,6 +195,14 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<(
                     break;
                 }
             }
+        }
+        if let Some(host) = sent_on_to(&lower) {
+            let sent = format!(
+                "HTTP/1.1 302 Found\r\nlocation: https://{host}/x\r\ncontent-length: 0\r\n\r\n"
+            );
+            stream.write_all(sent.as_bytes()).await?;
+            stream.flush().await?;
+            continue;
         }
         if lower.contains(" /wait ") {
             // It never answers.

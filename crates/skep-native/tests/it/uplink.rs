@@ -39,12 +39,17 @@ fn free_namespace() -> (u16, String) {
 
 impl Uplink {
     pub(crate) fn new() -> Self {
+        Self::showing(&AUTHORITY.arguments())
+    }
+
+    /// A world whose hosts show this certificate, where they speak TLS.
+    pub(crate) fn showing(certificate: &[String; 2]) -> Self {
         let (number, name) = free_namespace();
         ip(&[
             "link", "add", &name, "type", "veth", "peer", "name", "world", "netns", &name,
         ]);
         let mut uplink = Self {
-            server: serve_in(&name),
+            server: serve_showing(&name, certificate),
             name,
             number,
             port: 0,
@@ -139,11 +144,15 @@ pub(crate) fn ip(arguments: &[&str]) {
 }
 
 pub(crate) fn serve_in(namespace: &str) -> Child {
+    serve_showing(namespace, &AUTHORITY.arguments())
+}
+
+fn serve_showing(namespace: &str, certificate: &[String; 2]) -> Child {
     Command::new("ip")
         .args(["netns", "exec", namespace])
         .arg(std::env::current_exe().unwrap())
         .arg("serve")
-        .args(AUTHORITY.arguments())
+        .args(certificate)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()

@@ -58,6 +58,13 @@ fn answer(stream: &TcpStream) -> std::io::Result<()> {
             std::io::copy(&mut reader, &mut &*stream)?;
             return Ok(());
         }
+        if let Some(host) = sent_on_to(&head) {
+            write!(
+                &*stream,
+                "HTTP/1.1 302 Found\r\nlocation: http://{host}/x\r\ncontent-length: 0\r\n\r\n"
+            )?;
+            continue;
+        }
         let length = head.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
             let is_length = name.eq_ignore_ascii_case("content-length");
@@ -74,6 +81,12 @@ fn answer(stream: &TcpStream) -> std::io::Result<()> {
             "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{said}"
         )?;
     }
+}
+
+/// The host to which a request asks to be sent on: `GET /to/HOST`.
+pub(crate) fn sent_on_to(head: &str) -> Option<&str> {
+    let (_, target) = head.lines().next()?.split_once(" /to/")?;
+    target.split(' ').next()
 }
 
 /// A resolver that knows these hosts, until the test ends.

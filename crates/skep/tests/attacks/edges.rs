@@ -1,5 +1,7 @@
 //! Attacks on what stands around a sandbox, which are tests of the crates that hold them.
 
+mod egress;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -209,15 +211,28 @@ const HEAD: &str = "
 
 What strangers, callers, pages in browsers and steps of recipes try is not a program in a sandbox, but a test of the crate that holds it.
 The suite checks that each test named here is there.
+";
 
+const EGRESS_HEAD: &str = "
+## On the way out
+
+Sandboxes that reach only hosts with names, or have rules for requests, do so through [a proxy](network.md). What they try there are tests, too: sandboxes in
+them have nothing but a network that the test makes, which plays the internet.
+";
+
+const COLUMNS: &str = "
 | where | tries | test | control |
 |---|---|---|---|
 ";
 
-/// The section of the page about them.
-pub(crate) fn section() -> String {
-    let mut text = HEAD.to_owned();
-    for edge in EDGES {
+/// The sections of the page about them.
+pub(crate) fn sections() -> String {
+    [section(HEAD, EDGES), section(EGRESS_HEAD, egress::EDGES)].concat()
+}
+
+fn section(head: &str, edges: &[Edge]) -> String {
+    let mut text = [head, COLUMNS].concat();
+    for edge in edges {
         let (file, test) = edge.test;
         let control = match &edge.control {
             Control::Same(says) => (*says).to_owned(),
@@ -237,7 +252,7 @@ pub(crate) fn section() -> String {
 pub(crate) fn check() -> Result<(), String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut missing = Vec::new();
-    for edge in EDGES {
+    for edge in EDGES.iter().chain(egress::EDGES) {
         let (file, test) = edge.test;
         let source = std::fs::read_to_string(crates.join(file)).unwrap_or_default();
         let beside = match edge.control {

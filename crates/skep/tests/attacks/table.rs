@@ -117,7 +117,7 @@ pub(crate) fn page(attacks: &[Attack]) -> String {
         };
         writeln!(page, "| `{name}` | {tries} | {places} | {held_by}{needs} |").unwrap();
     }
-    page.push_str(&edges::section());
+    page.push_str(&edges::sections());
     page.push_str(RACES);
     page.push_str(&not_seen(attacks));
     page
