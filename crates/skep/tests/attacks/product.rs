@@ -190,7 +190,7 @@ impl Product {
     }
 
     /// Lines of the server's log that have this word in them, so that a failure tells its cause.
-    fn log_about(&self, word: &str) -> String {
+    pub(crate) fn log_about(&self, word: &str) -> String {
         let log = std::fs::read_to_string(self.data.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().filter(|line| line.contains(word)).collect();
         lines.join("\n")
