@@ -13,7 +13,7 @@ feature = pytest.mark.feature
 
 BASE = {"templateID": "base", "timeout": 60}
 
-PROXY = {"egressProxy": {"address": "192.0.2.7:1080"}}
+PROXY = {"egressProxy": {"address": "192.0.2.7:1080", "tls": {"enabled": True}}}
 
 NOT_YET = [
     ("later.network", "PUT", "/sandboxes/{id}/network", PROXY),

@@ -1,13 +1,13 @@
 //! Rules for outgoing connections, between the contract and the domain.
 
+mod proxy;
 mod request_rules;
 
-use axum::http::StatusCode;
-use serde_json::Value;
-use skep_types::{Egress, EgressError, EgressRules};
-use skep_wire::rest::{Network, NetworkRules, NetworkUpdate};
+use skep_types::{Egress, EgressError, EgressProxyError, EgressRules};
+use skep_wire::rest::{EgressProxy, Network, NetworkRules, NetworkUpdate};
 
 use crate::error::ApiError;
+pub(crate) use proxy::{NewProxy, sealed, shown_proxy};
 pub(crate) use request_rules::{read_rules, shown_rules};
 
 /// The part of a network's rules that is about outgoing connections.
@@ -18,7 +18,7 @@ pub(crate) struct EgressBody {
     deny_out: Option<Vec<String>>,
     dns_servers: Option<Vec<String>>,
     rules: Option<NetworkRules>,
-    proxy: Option<Value>,
+    proxy: Option<EgressProxy>,
 }
 
 impl EgressBody {
@@ -47,22 +47,26 @@ impl EgressBody {
         }
     }
 
-    /// The policy of a new sandbox, in the order in which the contract refuses.
-    pub(crate) fn read(mut self) -> Result<Egress, ApiError> {
+    /// The policy of a new sandbox, in the order in which the contract refuses, without its proxy: the
+    /// password of that is to be sealed first.
+    pub(crate) fn read(mut self) -> Result<(Egress, Option<NewProxy>), ApiError> {
         let rules = self.rules.take();
         let egress = self.policy()?;
         let rules = read_rules(rules.unwrap_or_default())?;
-        self.refuse_proxy()?;
-        Ok(egress.with_request_rules(rules))
+        let proxy = self.read_proxy()?;
+        Ok((egress.with_request_rules(rules), proxy))
     }
 
-    /// The policy that replaces a sandbox's, without its rules for requests. Those, if there are any,
-    /// are left: there may be no such sandbox, which its owner is told before what is wrong in them.
-    pub(crate) fn read_update(mut self) -> Result<(Egress, Option<NetworkRules>), ApiError> {
+    /// The policy that replaces a sandbox's, without its proxy and its rules for requests. Those, if
+    /// there are any, are left: there may be no such sandbox, which its owner is told before what is
+    /// wrong in them.
+    pub(crate) fn read_update(
+        mut self,
+    ) -> Result<(Egress, Option<NewProxy>, Option<NetworkRules>), ApiError> {
         let rules = self.rules.take();
         let egress = self.policy()?;
-        self.refuse_proxy()?;
-        Ok((egress, rules))
+        let proxy = self.read_proxy()?;
+        Ok((egress, proxy, rules))
     }
 
     fn policy(&mut self) -> Result<Egress, EgressError> {
@@ -74,15 +78,8 @@ impl EgressBody {
         })
     }
 
-    fn refuse_proxy(&self) -> Result<(), ApiError> {
-        if self.proxy.as_ref().is_some_and(|proxy| !proxy.is_null()) {
-            return Err(ApiError::new(
-                StatusCode::FORBIDDEN,
-                "feature_unavailable",
-                "Egress proxy (network.egressProxy) is not enabled for this team.",
-            ));
-        }
-        Ok(())
+    fn read_proxy(&mut self) -> Result<Option<NewProxy>, EgressProxyError> {
+        self.proxy.take().map(NewProxy::read).transpose()
     }
 }
 

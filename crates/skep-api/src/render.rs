@@ -10,7 +10,7 @@ use skep_types::{
 use skep_wire::agent::ENVD_VERSION;
 use skep_wire::rest;
 
-use crate::egress::shown_rules;
+use crate::egress::{shown_proxy, shown_rules};
 
 /// A constant that old clients want to see.
 const CLIENT_ID: &str = "6532622b";
@@ -183,10 +183,10 @@ fn network(sandbox: &Sandbox) -> Option<rest::Network> {
         deny_out: listed(rules.denied),
         dns_servers: rules.resolvers,
         rules: shown_rules(egress.request_rules()),
+        egress_proxy: egress.proxy().map(shown_proxy),
         allow_public_traffic: ingress.is_private.then_some(false),
         mask_request_host: (ingress.host_mask.as_ref()).map(|mask| mask.as_str().to_owned()),
         https_ports: (!ports.is_empty()).then(|| ports.iter().map(i64::from).collect()),
-        ..rest::Network::default()
     };
     (network != rest::Network::default()).then_some(network)
 }

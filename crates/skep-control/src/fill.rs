@@ -2,14 +2,15 @@
 
 use skep_seal::Zeroizing;
 use skep_telemetry::Chain;
-use skep_types::{HeaderTemplate, SandboxId, SecretName, TemplatePart};
+use skep_types::{HeaderTemplate, SandboxId, SecretName, TemplatePart, ValueRequest};
 
 use crate::{Control, SecretError};
+use skep_store::Order;
 
 /// Longest header that is filled, in bytes.
 const LONGEST_HEADER: usize = 256 * 1024;
 
-/// Failure to fill a header. The request must not leave.
+/// Failure to fill a header, or to open a password. The request must not leave.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FillError {
     /// There is no such sandbox.
@@ -31,7 +32,8 @@ pub enum FillError {
 
 impl Control {
     /// Fills the placeholders of a header for a request of this sandbox: secrets of its team as they
-    /// are now, and tokens that are minted for it. For whoever sends the request, outside the sandbox.
+    /// are now, and tokens that are minted for it; or opens the password of its owner's proxy. For
+    /// whoever sends the request or connects, outside the sandbox.
     ///
     /// # Errors
     ///
@@ -39,7 +41,7 @@ impl Control {
     pub async fn fill_header(
         &self,
         sandbox: &SandboxId,
-        template: &HeaderTemplate,
+        wanted: impl Into<ValueRequest<'_>> + Send,
     ) -> Result<Zeroizing<String>, FillError> {
         let entry = self
             .inner
@@ -47,6 +49,17 @@ impl Control {
             .find_anywhere(sandbox)
             .ok_or(FillError::NoSandbox)?;
         let order = &entry.order;
+        match wanted.into() {
+            ValueRequest::Header(template) => self.filled(order, template).await,
+            ValueRequest::ProxyPassword(proxy) => self.proxy_password(&order.team, proxy).await,
+        }
+    }
+
+    async fn filled(
+        &self,
+        order: &Order,
+        template: &HeaderTemplate,
+    ) -> Result<Zeroizing<String>, FillError> {
         let mut values = Vec::with_capacity(template.parts().len());
         for part in template.parts() {
             values.push(match part {

@@ -15,6 +15,7 @@ mod control;
 mod copy;
 mod create;
 mod deadline;
+mod egress_proxy;
 mod events;
 mod fill;
 mod housekeeping;

@@ -1,13 +1,13 @@
-//! Values of the headers that rules put into requests.
+//! Values of the headers that rules put into requests, and passwords of owners' proxies.
 
 use futures_util::future::BoxFuture;
-use skep_types::{HeaderTemplate, Redacted, SandboxId};
+use skep_types::{Redacted, SandboxId, ValueRequest};
 
 /// Source of what stands at the places of a template: secrets of a sandbox's team, and tokens that
-/// say who a sandbox is.
+/// say who a sandbox is; and of the password of its owner's proxy.
 pub trait HeaderValues: Send + Sync + 'static {
-    /// The value of a header, for one request of a sandbox. It is asked for at every request, so a
-    /// changed secret is in the next one.
+    /// The value of a header, for one request of a sandbox, or a password for one connection. It is
+    /// asked for every time, so a changed secret is in the next request.
     ///
     /// # Errors
     ///
@@ -15,7 +15,7 @@ pub trait HeaderValues: Send + Sync + 'static {
     fn fill<'a>(
         &'a self,
         sandbox: &'a SandboxId,
-        template: &'a HeaderTemplate,
+        wanted: ValueRequest<'a>,
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>>;
 }
 

@@ -223,6 +223,18 @@ pub(crate) enum Refusal {
     UnknownToken,
     /// A value of the rule is not to be had now, or no header can have it.
     NoValue,
+    /// Nobody knows an address of the owner's proxy that a sandbox may reach.
+    ProxyNoAddress,
+    /// The owner's proxy does not answer.
+    ProxySilent,
+    /// It does not speak SOCKS5.
+    ProxyNotUnderstood,
+    /// It does not let the user in.
+    ProxyLogin,
+    /// It does not want to reach the host.
+    ProxyNotAllowed,
+    /// It does not get to the host.
+    ProxyNoAnswer,
 }
 
 impl Refusal {
@@ -245,7 +257,13 @@ impl Refusal {
             | Self::Unverified
             | Self::UnknownSecret
             | Self::UnknownToken
-            | Self::NoValue => 502,
+            | Self::NoValue
+            | Self::ProxyNoAddress
+            | Self::ProxySilent
+            | Self::ProxyNotUnderstood
+            | Self::ProxyLogin
+            | Self::ProxyNotAllowed
+            | Self::ProxyNoAnswer => 502,
             Self::TooMany => 503,
         }
     }
@@ -280,6 +298,12 @@ impl Refusal {
             Self::UnknownSecret => "the network rule names a secret that does not exist",
             Self::UnknownToken => "the network rule names an identity token that does not exist",
             Self::NoValue => "a header of the network rule has no value now",
+            Self::ProxyNoAddress => "the egress proxy has no address that a sandbox may reach",
+            Self::ProxySilent => "the egress proxy does not answer",
+            Self::ProxyNotUnderstood => "the egress proxy does not speak SOCKS5",
+            Self::ProxyLogin => "the egress proxy does not accept its user and password",
+            Self::ProxyNotAllowed => "the egress proxy does not allow this host",
+            Self::ProxyNoAnswer => "the egress proxy does not reach the host",
         }
     }
 }

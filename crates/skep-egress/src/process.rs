@@ -2,7 +2,9 @@
 
 mod desk;
 mod inside;
+mod protocol;
 mod tls;
+mod unread;
 mod upstream;
 mod web;
 
@@ -20,8 +22,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::channel::{Channel, OF_CONNECTIONS};
-use crate::{client_hello, sender};
+use crate::sender;
 use desk::{Desk, Destination};
+use protocol::Protocol;
 
 /// First argument of such a process.
 pub const EGRESS_PROXY: &str = "egress-proxy";
@@ -35,6 +38,9 @@ const WEB: u16 = 80;
 const TLS: u16 = 443;
 /// Time limit for a client to say which host it wants.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which a client that says nothing is taken for one that is spoken to first, at ports at which
+/// that is usual.
+const QUIET: Duration = Duration::from_millis(500);
 
 /// Two descriptors for each connection, and a few of its own.
 const OPEN_FILES: u64 = 2 * MOST_CONNECTIONS as u64 + 32;
@@ -135,7 +141,7 @@ async fn accept(listener: &TcpListener, desk: &Arc<Desk>, sandbox: Ipv4Addr) {
 }
 
 /// Serves a connection, which has its place until it ends.
-async fn converse(stream: TcpStream, desk: Arc<Desk>, place: Arc<OwnedSemaphorePermit>) {
+async fn converse(mut stream: TcpStream, desk: Arc<Desk>, place: Arc<OwnedSemaphorePermit>) {
     // What the client wanted to reach, before the packet filter led it here.
     let Ok(meant) = rustix::net::sockopt::ip_original_dst(&stream) else {
         return;
@@ -145,19 +151,32 @@ async fn converse(stream: TcpStream, desk: Arc<Desk>, place: Arc<OwnedSemaphoreP
         address: *meant.ip(),
         port: meant.port(),
     };
-    let speaks_tls = match aim.port {
-        WEB => false,
-        TLS => true,
-        // Both are spoken at other ports, and the first byte tells them apart.
-        _ => {
-            let mut first = [0];
-            let said = tokio::time::timeout(HELLO_TIMEOUT, stream.peek(&mut first)).await;
-            matches!(said, Ok(Ok(_))) && first == [client_hello::HANDSHAKE]
-        }
+    let protocol = match aim.port {
+        WEB => Protocol::Requests,
+        TLS => Protocol::Tls,
+        _ => match first_said(&stream, QUIET).await {
+            Protocol::Other => {
+                let Some(back) = unread::serve(stream, &desk, &aim).await else {
+                    return;
+                };
+                stream = back;
+                first_said(&stream, HELLO_TIMEOUT).await
+            }
+            spoken @ (Protocol::Tls | Protocol::Requests) => spoken,
+        },
     };
-    if speaks_tls {
-        tls::serve(stream, desk, aim, place).await;
-    } else {
-        web::serve(stream, desk, aim, place).await;
+    match protocol {
+        Protocol::Tls => tls::serve(stream, desk, aim, place).await,
+        // What is no request is refused there.
+        Protocol::Requests | Protocol::Other => web::serve(stream, desk, aim, place).await,
+    }
+}
+
+/// The protocol of a client, once it has said something or the time is over.
+async fn first_said(stream: &TcpStream, limit: Duration) -> Protocol {
+    let mut first = [0; protocol::ENOUGH];
+    match tokio::time::timeout(limit, stream.peek(&mut first)).await {
+        Ok(Ok(length)) => Protocol::of(&first[..length]),
+        Ok(Err(_)) | Err(_) => Protocol::Other,
     }
 }

@@ -7,6 +7,7 @@ mod leaves;
 mod live;
 mod log;
 mod sender;
+mod socks;
 mod starter;
 
 use std::io;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use skep_telemetry::{Chain, Tasks};
-use skep_types::{HeaderTemplate, HostName, Redacted, RequestRule};
+use skep_types::{EgressProxy, HostName, Redacted, RequestRule, ValueRequest};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -57,21 +58,30 @@ pub trait Gate: Send + Sync + 'static {
     /// Returns true if an address may be reached whatever host is there.
     fn reaches(&self, address: Ipv4Addr) -> bool;
 
+    /// Returns true if its owner denies no address.
+    fn denies_nothing(&self) -> bool;
+
+    /// The proxy through which everything goes, if its owner has one.
+    fn proxy(&self) -> Option<EgressProxy>;
+
+    /// Returns true if the server may connect to an address for a sandbox, whatever its owner says.
+    fn may_connect(&self, address: Ipv4Addr) -> bool;
+
     /// The rule for requests to a host, and the name that it is of.
     fn request_rule(&self, host: &HostName) -> Option<(String, RequestRule)>;
 
-    /// The value of a header, for one request.
+    /// The value of a header, for one request, or the password of the proxy.
     fn fill<'a>(
         &'a self,
-        template: &'a HeaderTemplate,
+        wanted: ValueRequest<'a>,
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>>;
 
     /// Addresses of a host, without those that no sandbox reaches.
     fn look_up<'a>(&'a self, host: &'a HostName) -> BoxFuture<'a, Lookup>;
 
     /// Returns true if a connection to this address that is there may stay. Its host is known if it
-    /// was read.
-    fn may_stay(&self, host: Option<&HostName>, port: u16, address: Ipv4Addr) -> bool;
+    /// was read; its address is not, if a proxy has looked it up.
+    fn may_stay(&self, host: Option<&HostName>, port: u16, address: Option<Ipv4Addr>) -> bool;
 }
 
 /// The place of a process.

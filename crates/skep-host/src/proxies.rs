@@ -9,7 +9,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use skep_egress::{FillError, Gate, Lookup, Program, Proxy, RequestLog, Seat};
 use skep_telemetry::Tasks;
-use skep_types::{Egress, HeaderTemplate, HostName, Redacted, RequestRule, SandboxId};
+use skep_types::{
+    Egress, EgressProxy, HostName, Reach, Redacted, RequestRule, SandboxId, ValueRequest,
+};
 
 use crate::config::HostConfig;
 use crate::defence::Defence;
@@ -113,6 +115,18 @@ impl Gate for SandboxGate {
         self.egress().reach().contains(address) && self.names.may_connect(address)
     }
 
+    fn denies_nothing(&self) -> bool {
+        self.egress().reach() == Reach::Everything
+    }
+
+    fn proxy(&self) -> Option<EgressProxy> {
+        self.egress().proxy().cloned()
+    }
+
+    fn may_connect(&self, address: Ipv4Addr) -> bool {
+        self.names.may_connect(address)
+    }
+
     fn request_rule(&self, host: &HostName) -> Option<(String, RequestRule)> {
         if !self.leases.config.has(Defence::InspectedRequests) {
             return None;
@@ -124,10 +138,10 @@ impl Gate for SandboxGate {
 
     fn fill<'a>(
         &'a self,
-        template: &'a HeaderTemplate,
+        wanted: ValueRequest<'a>,
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
         match self.leases.config.inspection.get() {
-            Some(inspection) => inspection.values.fill(&self.id, template),
+            Some(inspection) => inspection.values.fill(&self.id, wanted),
             None => std::future::ready(Err(FillError::Unavailable)).boxed(),
         }
     }
@@ -141,10 +155,13 @@ impl Gate for SandboxGate {
         async move { self.names.look_up(host, &self.egress()).await }.boxed()
     }
 
-    fn may_stay(&self, host: Option<&HostName>, port: u16, address: Ipv4Addr) -> bool {
+    fn may_stay(&self, host: Option<&HostName>, port: u16, address: Option<Ipv4Addr>) -> bool {
         let egress = self.egress();
+        let reach = egress.reach();
         host.is_some_and(|host| egress.rule_for(host, port).is_some())
-            || egress.reach().contains(address)
+            || address.map_or(reach == Reach::Everything, |address| {
+                reach.contains(address)
+            })
     }
 }
 

@@ -191,6 +191,9 @@ pub(crate) enum ReadError {
     Word(String),
     #[error("driver record has a policy that is none")]
     Egress(#[source] skep_types::EgressError),
+    /// The address of its proxy is none.
+    #[error("no address of an egress proxy")]
+    EgressProxy(#[source] skep_types::EgressProxyError),
     #[error("driver record has rules for requests that are none")]
     RequestRules(#[source] skep_types::RequestRuleError),
 }

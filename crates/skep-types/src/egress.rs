@@ -9,6 +9,7 @@ mod header_name;
 mod host_name;
 mod host_pattern;
 mod host_rule;
+mod proxy;
 mod ranges;
 mod request_pattern;
 mod request_rules;
@@ -23,6 +24,10 @@ pub use header_name::{HeaderName, HeaderNameError};
 pub use host_name::{HostName, HostNameError};
 pub use host_pattern::HostPattern;
 pub use host_rule::HostRule;
+pub use proxy::{
+    EgressProxy, EgressProxyError, EgressProxyTlsWords, EgressProxyWords, ProxyAddress, ProxyHost,
+    ValueRequest,
+};
 pub use ranges::{AddressSpan, Reach};
 pub use request_pattern::{RequestPattern, RequestPatternWords};
 pub use request_rules::{
@@ -70,9 +75,11 @@ struct Policy {
     denied: Vec<AddressRange>,
     resolvers: Option<Vec<Ipv4Addr>>,
     requests: RequestRules,
+    proxy: Option<EgressProxy>,
 }
 
-/// A policy in the words of its owner, as it is asked for and shown, without its [`RequestRules`].
+/// A policy in the words of its owner, as it is asked for and shown, without its [`RequestRules`] and
+/// its [`EgressProxy`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EgressRules {
     /// Choice of internet access; `false` denies every address in place of `denied`.
@@ -170,6 +177,7 @@ impl Egress {
             denied,
             resolvers,
             requests: RequestRules::default(),
+            proxy: None,
         }));
         let ports = policy.ports_of_hosts().len();
         check_count("ports of hosts in allowOut", ports, MOST_PORTS)?;
@@ -186,6 +194,19 @@ impl Egress {
     /// Rules for requests to the hosts that it lets the sandbox reach.
     pub fn request_rules(&self) -> &RequestRules {
         &self.0.requests
+    }
+
+    /// The same policy with a proxy through which everything goes that it allows, in place of the one
+    /// that it has.
+    #[must_use]
+    pub fn with_proxy(self, proxy: Option<EgressProxy>) -> Self {
+        let policy = Arc::unwrap_or_clone(self.0);
+        Self(Arc::new(Policy { proxy, ..policy }))
+    }
+
+    /// The proxy of its owner's own, through which everything goes that it allows.
+    pub fn proxy(&self) -> Option<&EgressProxy> {
+        self.0.proxy.as_ref()
     }
 
     /// The policy of an owner who has chosen nothing but internet access, if that.
@@ -253,13 +274,28 @@ impl Egress {
         ports
     }
 
+    /// Addresses whose packets go there by themselves: none where everything goes through a proxy.
+    pub fn routed(&self) -> Reach {
+        match self.0.proxy {
+            Some(_) => Reach::Nothing,
+            None => self.reach(),
+        }
+    }
+
+    /// Returns true if it is as a sandbox has it whose owner has said nothing.
+    pub fn is_open(&self) -> bool {
+        self.reach() == Reach::Everything && self.resolvers().is_none() && !self.judges_names()
+    }
+
     /// Returns true if hosts are reached by their names that are not reached by their addresses, or
-    /// rules hold for requests to some that are reached, so that somebody has to look at names.
+    /// rules hold for requests to some that are reached, or all that is reached is behind a proxy, so
+    /// that somebody has to look at names.
     pub fn judges_names(&self) -> bool {
         let has_hosts = self.hosts().next().is_some();
+        let reads_all = self.0.requests.have_effect() || self.0.proxy.is_some();
         match self.reach() {
-            Reach::Everything => self.0.requests.have_effect(),
-            Reach::Some(_) => has_hosts || self.0.requests.have_effect(),
+            Reach::Everything => reads_all,
+            Reach::Some(_) => has_hosts || reads_all,
             Reach::Nothing => has_hosts,
         }
     }

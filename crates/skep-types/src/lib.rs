@@ -61,10 +61,11 @@ pub use closest::closest;
 pub use departure::Departure;
 pub use domain::DomainName;
 pub use egress::{
-    AddressRange, AddressSpan, Connections, Destination, Egress, EgressError, EgressRules,
-    HeaderName, HeaderNameError, HostName, HostNameError, HostPattern, HostRule, Names,
-    PLATFORM_DENIED, Reach, RequestLimits, RequestPattern, RequestPatternWords, RequestRule,
-    RequestRuleError, RequestRuleWords, RequestRules,
+    AddressRange, AddressSpan, Connections, Destination, Egress, EgressError, EgressProxy,
+    EgressProxyError, EgressProxyTlsWords, EgressProxyWords, EgressRules, HeaderName,
+    HeaderNameError, HostName, HostNameError, HostPattern, HostRule, Names, PLATFORM_DENIED,
+    ProxyAddress, ProxyHost, Reach, RequestLimits, RequestPattern, RequestPatternWords,
+    RequestRule, RequestRuleError, RequestRuleWords, RequestRules, ValueRequest,
 };
 pub use end::{EndReason, Ending, Usage};
 pub use event::EventKind;

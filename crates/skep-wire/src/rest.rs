@@ -6,6 +6,7 @@
 
 mod build;
 mod console;
+mod egress_proxy;
 mod event;
 mod health;
 mod identity;
@@ -30,6 +31,7 @@ pub use build::{
     TemplateBuild, TemplateTag, TemplateWithBuilds, UpdateTemplate, UpdatedTemplate,
 };
 pub use console::{ConsoleSession, ConsoleTeam, ConsoleTicket, NewConsoleSession};
+pub use egress_proxy::{EgressProxy, EgressProxyTls};
 pub use event::{
     EVENT_TYPE_PREFIX, EVENT_TYPES, SandboxEvent, SandboxEventData, SandboxEventNetwork,
     SandboxExecution,

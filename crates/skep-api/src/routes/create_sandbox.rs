@@ -18,7 +18,7 @@ use skep_wire::rest;
 
 use crate::authorized::Authorized;
 use crate::body::RawBody;
-use crate::egress::EgressBody;
+use crate::egress::{EgressBody, NewProxy, sealed};
 use crate::error::ApiError;
 use crate::render;
 use crate::router::Edge;
@@ -92,7 +92,8 @@ async fn create(
     let options = asked.skep.get_or_insert_default();
     options.secret_envs.extend(secret_envs(headers)?);
     let idempotency = idempotency(headers, &asked, generation)?;
-    let mut request = read(asked, caller.limits, generation)?;
+    let (mut request, proxy) = read(asked, caller.limits, generation)?;
+    request.egress = sealed(edge.control(), caller, request.egress, proxy).await?;
     request.idempotency = idempotency;
     let order = edge.control().create(caller, request).await?;
     let sandbox = render::sandbox(&order, edge.domain());
@@ -103,7 +104,7 @@ fn read(
     body: rest::NewSandbox,
     limits: TeamLimits,
     generation: Generation,
-) -> Result<CreateRequest, ApiError> {
+) -> Result<(CreateRequest, Option<NewProxy>), ApiError> {
     let ingress = ingress::read(body.network.as_ref())?;
     refusals::check(&body)?;
     // Whoever closes the ports does not mean to leave the agent open.
@@ -113,9 +114,10 @@ fn read(
     let secrets = secrets(body.skep.unwrap_or_default(), &variables)?;
     let mounts = body.volume_mounts.unwrap_or_default();
     let identity = identity::read(body.iam)?;
-    let egress = EgressBody::of_new(body.network.as_ref(), body.allow_internet_access).read()?;
+    let network = EgressBody::of_new(body.network.as_ref(), body.allow_internet_access);
+    let (egress, proxy) = network.read()?;
     identity::check(&identity, &egress)?;
-    Ok(CreateRequest {
+    let request = CreateRequest {
         mounts: mounts.into_iter().map(mount_request).collect(),
         template: body.template_id.parse()?,
         lifetime: Lifetime::new(timeout, limits.lifetime)?,
@@ -132,7 +134,8 @@ fn read(
         env: Redacted::new(environment(variables)?),
         secrets,
         idempotency: None,
-    })
+    };
+    Ok((request, proxy))
 }
 
 fn size(pairs: &BTreeMap<String, String>) -> usize {

@@ -6,7 +6,7 @@ use skep_wire::rest;
 
 use crate::authorized::Authorized;
 use crate::body::Body;
-use crate::egress::{EgressBody, read_rules};
+use crate::egress::{EgressBody, read_rules, sealed};
 use crate::error::ApiError;
 use crate::router::Edge;
 use crate::sandbox_path::SandboxPath;
@@ -20,12 +20,13 @@ pub(crate) async fn set_network(
     Body(body): Body<rest::NetworkUpdate>,
 ) -> Result<StatusCode, ApiError> {
     let (caller, control) = (&authorized.caller, edge.control());
-    let (mut egress, rules) = EgressBody::of_update(body).read_update()?;
+    let (mut egress, proxy, rules) = EgressBody::of_update(body).read_update()?;
     let id = path.id()?;
     if let Some(rules) = rules {
         control.find(caller, &id).await?;
         egress = egress.with_request_rules(read_rules(rules)?);
     }
+    let egress = sealed(control, caller, egress, proxy).await?;
     control.set_egress(caller, &id, egress).await?;
     Ok(StatusCode::NO_CONTENT)
 }

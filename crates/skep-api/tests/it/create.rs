@@ -203,8 +203,9 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
         ),
         (
             r#""network":{"egressProxy":{"address":"x"}}"#,
-            403,
-            "Egress proxy (network.egressProxy) is not enabled for this team.",
+            400,
+            "Invalid egress proxy config: address must be host:port, with a name or an address of \
+             IPv4 and a port from 1 to 65535",
         ),
         (
             r#""network":{"rules":{"*":[]}}"#,

@@ -11,6 +11,7 @@ mod builds;
 mod console;
 mod create;
 mod deadlines;
+mod egress_proxy;
 mod events;
 mod identity;
 mod isolation;

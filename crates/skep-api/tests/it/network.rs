@@ -121,9 +121,9 @@ async fn rules_that_are_none_are_refused_before_anybody_looks_for_the_sandbox() 
             "invalid allowed address 0.0.0.0",
         ),
         (
-            r#"{"egressProxy":{"address":"x:1"}}"#,
-            403,
-            "Egress proxy (network.egressProxy) is not enabled for this team.",
+            r#"{"egressProxy":{"address":"10.0.0.1:1080"}}"#,
+            400,
+            "Invalid egress proxy config: address must not be private or reserved",
         ),
     ] {
         let line = format!("PUT /sandboxes/inotthere/network {body}");
@@ -264,10 +264,7 @@ async fn a_sandbox_is_looked_for_before_its_rules_for_requests_and_after_the_oth
     let bad = r#""rules":{"*":[]}"#;
     for (body, status) in [
         (format!(r#"{{"denyOut":["x y"],{bad}}}"#), 400),
-        (
-            format!(r#"{{"egressProxy":{{"address":"x:1"}},{bad}}}"#),
-            403,
-        ),
+        (format!(r#"{{"egressProxy":{{"address":"x"}},{bad}}}"#), 400),
         (format!("{{{bad}}}"), 404),
     ] {
         let line = format!("PUT /sandboxes/inotthere/network {body}");

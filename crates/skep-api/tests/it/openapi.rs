@@ -348,6 +348,19 @@ impl Walk<'_> {
             };
             Some(BTreeMap::from([("x".to_owned(), Some(vec![rule]))]))
         };
+        let egress_proxy = || {
+            let text = || Some("x".to_owned());
+            Some(rest::EgressProxy {
+                address: text(),
+                username: text(),
+                password: text(),
+                tls: Some(rest::EgressProxyTls {
+                    enabled: Some(true),
+                    server_name: text(),
+                    ca_cert: text(),
+                }),
+            })
+        };
         let new_sandbox = rest::NewSandbox {
             template_id: "base".to_owned(),
             timeout: Some(60),
@@ -360,7 +373,7 @@ impl Walk<'_> {
                 allow_public_traffic: Some(true),
                 allow_out: texts(),
                 deny_out: texts(),
-                egress_proxy: Some(json!({})),
+                egress_proxy: egress_proxy(),
                 mask_request_host: Some("x".to_owned()),
                 rules: rules(),
                 dns_servers: texts(),
@@ -452,7 +465,7 @@ impl Walk<'_> {
             allow_internet_access: Some(true),
             allow_out: texts(),
             deny_out: texts(),
-            egress_proxy: Some(json!({})),
+            egress_proxy: egress_proxy(),
             rules: rules(),
             dns_servers: texts(),
         };

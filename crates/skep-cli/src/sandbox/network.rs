@@ -195,6 +195,8 @@ fn rules_of(detail: &SandboxDetail) -> Vec<(&'static str, String)> {
         Some(none) if none.is_empty() => rules.push(("names", "not answered".to_owned())),
         servers => rules.extend(list("names", servers)),
     }
+    let proxy = network.egress_proxy.and_then(|proxy| proxy.address);
+    rules.extend(proxy.map(|address| ("through", address)));
     rules
 }
 

@@ -16,7 +16,7 @@ use crate::client_hello::{self, Hello};
 use crate::message::{Ended, Refusal, Way};
 
 /// Bytes that a connection holds in each direction.
-const BUFFER: usize = 16 * 1024;
+pub(super) const BUFFER: usize = 16 * 1024;
 /// Time for a client to hear that it is refused.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -111,7 +111,13 @@ async fn refuse(mut stream: TcpStream, refusal: Refusal) {
         | Refusal::Unverified
         | Refusal::UnknownSecret
         | Refusal::UnknownToken
-        | Refusal::NoValue => INTERNAL_ERROR,
+        | Refusal::NoValue
+        | Refusal::ProxyNoAddress
+        | Refusal::ProxySilent
+        | Refusal::ProxyNotUnderstood
+        | Refusal::ProxyLogin
+        | Refusal::ProxyNotAllowed
+        | Refusal::ProxyNoAnswer => INTERNAL_ERROR,
         Refusal::NotAllowed
         | Refusal::NoName
         | Refusal::EncryptedName

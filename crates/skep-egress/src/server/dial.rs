@@ -1,6 +1,8 @@
 //! Reaching a host by its name, or an address.
 
-use std::net::{Ipv4Addr, SocketAddr};
+mod proxied;
+
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use skep_types::{HostName, RequestRule};
 use tokio::net::TcpStream;
 
 use super::judge::Treatment;
-use super::live::{Asked, Live, Permit};
+use super::live::{Asked, End, Live, Permit};
 use super::{Lookup, SandboxState};
 use crate::message::{Leaf, Refusal, Route, Speech, Wanted, Way};
 
@@ -61,11 +63,17 @@ pub(super) async fn reach(
         return Err(Refusal::TooMany);
     }
     let has_rule = rule.is_some();
-    let dialed = tokio::time::timeout(DIAL_TIMEOUT, dial(live, &asked, &permit, has_rule)).await;
-    let (stream, address) = dialed.map_err(|_| Refusal::NoAnswer)??;
+    let dialing = async {
+        match gate.proxy() {
+            Some(proxy) => proxied::dial(live, &asked, &permit, has_rule, proxy).await,
+            None => dial(live, &asked, &permit, has_rule).await,
+        }
+    };
+    let dialed = tokio::time::timeout(DIAL_TIMEOUT, dialing).await;
+    let (stream, end) = dialed.map_err(|_| Refusal::NoAnswer)??;
     let socket = stream.into_std().map_err(|_| Refusal::NoAnswer)?;
     // The policy may have changed meanwhile.
-    let allowed_by = live.add(&asked, address, &socket)?;
+    let allowed_by = live.add(&asked, end, &socket)?;
     if treatment == Treatment::Direct {
         return Ok(Reached::Socket(socket.into(), allowed_by));
     }
@@ -108,28 +116,23 @@ fn inspect(room: &SandboxState, asked: &Asked) -> Result<Reached, Refusal> {
     Ok(Reached::Inspect(leaf.transpose()?))
 }
 
-/// Connects, and returns the address that the policy is about.
+/// Connects to a host.
 async fn dial(
     live: &Live,
     asked: &Asked,
     permit: &Permit,
     has_rule: bool,
-) -> Result<(TcpStream, Ipv4Addr), Refusal> {
+) -> Result<(TcpStream, End), Refusal> {
     let addresses = match (&asked.host, permit) {
         (Some(host), Permit::Name(_)) => live.gate().look_up(host).await,
         // Its name says which rule it has, so what the sandbox believes to be its address does not
         // count.
-        (Some(host), Permit::Address) if has_rule => match live.gate().look_up(host).await {
-            Lookup::Found(mut addresses) if !addresses.is_empty() => {
-                addresses.retain(|address| live.gate().reaches(*address));
-                if addresses.is_empty() {
-                    return Err(Refusal::NotAllowed);
-                }
-                Lookup::Found(addresses)
-            }
-            other @ (Lookup::Found(_) | Lookup::Here(_) | Lookup::Failed) => other,
-        },
+        (Some(host), Permit::Address) if has_rule => reached_addresses(live, host).await?,
         (Some(_) | None, Permit::Name(_) | Permit::Address) => Lookup::Found(vec![asked.address]),
+    };
+    let direct = |address| End {
+        address: Some(address),
+        through: None,
     };
     let addresses = match addresses {
         Lookup::Found(addresses) if addresses.is_empty() => return Err(Refusal::NoAddress),
@@ -137,16 +140,31 @@ async fn dial(
         // What is inside must be for the name that was judged: the edge serves others, too.
         Lookup::Here(edge) if matches!(asked.way, Way::Inside { secure: true, .. }) => {
             let stream = connect(edge).await.ok_or(Refusal::NoAnswer)?;
-            return Ok((stream, asked.address));
+            return Ok((stream, direct(asked.address)));
         }
         Lookup::Here(_) | Lookup::Failed => return Err(Refusal::NoAddress),
     };
     for address in addresses {
         if let Some(stream) = connect(SocketAddr::from((address, asked.port))).await {
-            return Ok((stream, address));
+            return Ok((stream, direct(address)));
         }
     }
     Err(Refusal::NoAnswer)
+}
+
+/// Addresses of a host that are reached whatever host is there.
+async fn reached_addresses(live: &Live, host: &HostName) -> Result<Lookup, Refusal> {
+    let gate = live.gate();
+    match gate.look_up(host).await {
+        Lookup::Found(mut addresses) if !addresses.is_empty() => {
+            addresses.retain(|address| gate.reaches(*address));
+            if addresses.is_empty() {
+                return Err(Refusal::NotAllowed);
+            }
+            Ok(Lookup::Found(addresses))
+        }
+        other @ (Lookup::Found(_) | Lookup::Here(_) | Lookup::Failed) => Ok(other),
+    }
 }
 
 /// Connects to one address.

@@ -144,11 +144,14 @@ async fn fill(gate: &dyn Gate, rule: &RequestRule) -> Result<Vec<(String, String
     let mut headers = Vec::new();
     let mut length = 0;
     for (name, template) in rule.headers() {
-        let value = gate.fill(template).await.map_err(|error| match error {
-            FillError::UnknownSecret => Refusal::UnknownSecret,
-            FillError::UnknownToken => Refusal::UnknownToken,
-            FillError::Unavailable => Refusal::NoValue,
-        })?;
+        let value = gate
+            .fill(template.into())
+            .await
+            .map_err(|error| match error {
+                FillError::UnknownSecret => Refusal::UnknownSecret,
+                FillError::UnknownToken => Refusal::UnknownToken,
+                FillError::Unavailable => Refusal::NoValue,
+            })?;
         length += value.reveal().len();
         if length > MOST_VALUES {
             return Err(Refusal::NoValue);

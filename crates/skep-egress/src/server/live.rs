@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use skep_types::HostName;
+use skep_types::{EgressProxy, HostName};
 
 use super::Gate;
 use super::judge::Treatment;
@@ -33,11 +33,20 @@ struct Connections {
 
 struct Held {
     host: Option<HostName>,
-    address: Ipv4Addr,
+    end: End,
     port: u16,
     way: Way,
     treatment: Treatment,
     socket: TcpStream,
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct End {
+    /// Its address; none if only a proxy knows it.
+    pub(super) address: Option<Ipv4Addr>,
+    /// The proxy of the sandbox's owner through which it is reached.
+    pub(super) through: Option<EgressProxy>,
 }
 
 /// A connection that is asked for.
@@ -121,7 +130,7 @@ impl Live {
     pub(super) fn add(
         &self,
         asked: &Asked,
-        address: Ipv4Addr,
+        end: End,
         socket: &TcpStream,
     ) -> Result<Option<String>, Refusal> {
         let socket = socket.try_clone().map_err(|_| Refusal::TooMany)?;
@@ -139,13 +148,13 @@ impl Live {
         }
         let held = Held {
             host: asked.host.clone(),
-            address,
+            end,
             port: asked.port,
             way: asked.way,
             treatment: asked.treatment,
             socket,
         };
-        if !self.is_treated_right(&held) {
+        if !self.is_treated_right(&held) || !self.is_led_right(&held) {
             return Err(Refusal::BrokenOff);
         }
         connections.held.insert(asked.connection, held);
@@ -167,6 +176,16 @@ impl Live {
         }
     }
 
+    /// Returns true if a connection goes through the proxy through which all are to go, or through
+    /// none if there is none.
+    fn is_led_right(&self, held: &Held) -> bool {
+        match (&held.end.through, self.gate.proxy()) {
+            (None, None) => true,
+            (Some(through), Some(proxy)) => through.is_same_way(&proxy),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
     /// Ends a connection that the process is done with, whether it is or not: one that is not held
     /// could not be cut.
     pub(super) fn remove(&self, connection: Connection) {
@@ -182,8 +201,9 @@ impl Live {
         let mut connections = self.connections.lock();
         connections.held.retain(|_, held| {
             let host = held.host.as_ref();
-            let stays =
-                self.gate.may_stay(host, held.port, held.address) && self.is_treated_right(held);
+            let stays = self.gate.may_stay(host, held.port, held.end.address)
+                && self.is_treated_right(held)
+                && self.is_led_right(held);
             if !stays {
                 held.end();
             }

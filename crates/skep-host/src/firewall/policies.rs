@@ -2,7 +2,8 @@
 //!
 //! Each has a chain that accepts what it may reach, and a set of addresses that the chain looks at;
 //! a map leads to the chain by the sandbox's interface. Where hosts are reached by name, another
-//! chain leads what goes to their ports elsewhere to the sandbox's egress proxy. A sandbox that may reach everything or
+//! chain leads what goes to their ports elsewhere to the sandbox's egress proxy, and where its owner has a proxy of
+//! their own, every connection. A sandbox that may reach everything or
 //! nothing has none of that: its interface's group says so. So does the group of one that has a
 //! policy: one that is not in the map, because a server has just started, reaches nothing new.
 
@@ -51,10 +52,42 @@ pub(crate) enum Allowance {
 pub(crate) struct WayToProxy {
     /// Port at which it listens.
     port: u16,
-    /// Ports of the world whose connections are led there, unless their addresses are reached.
-    from: Vec<u16>,
-    /// Ports whose connections are led there in any case.
-    always: Vec<u16>,
+    led: Led,
+}
+
+/// Connections that are led to an egress proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Led {
+    /// All of them.
+    All,
+    /// Those to some ports of the world.
+    Ports {
+        /// Ports whose connections are led there unless their addresses are reached.
+        from: Vec<u16>,
+        /// Ports whose connections are led there in any case.
+        always: Vec<u16>,
+    },
+}
+
+impl Led {
+    fn of(egress: &Egress) -> Self {
+        if egress.proxy().is_some() {
+            return Self::All;
+        }
+        Self::Ports {
+            from: egress.ports_of_hosts().into_iter().collect(),
+            always: egress.ports_of_requests().into_iter().collect(),
+        }
+    }
+
+    /// Ports at which nothing but TCP is let through.
+    fn looked_at(&self) -> &[u16] {
+        match self {
+            // Nothing is let through anyway.
+            Self::All => &[],
+            Self::Ports { always, .. } => always,
+        }
+    }
 }
 
 impl Allowance {
@@ -65,15 +98,15 @@ impl Allowance {
             .filter(|_| egress.judges_names())
             .map(|port| WayToProxy {
                 port,
-                from: egress.ports_of_hosts().into_iter().collect(),
-                always: egress.ports_of_requests().into_iter().collect(),
+                led: Led::of(egress),
             });
         let resolvers = match egress.names() {
-            Names::Only(_) => egress.resolvers().unwrap_or_default(),
-            // They are among the addresses, or there is nothing to ask them for.
-            Names::All | Names::None => &[],
+            Names::Only(_) if egress.proxy().is_none() => egress.resolvers().unwrap_or_default(),
+            // They are among the addresses, or there is nothing to ask them for, or nothing leaves but
+            // through a proxy.
+            Names::Only(_) | Names::All | Names::None => &[],
         };
-        let spans = match egress.reach() {
+        let spans = match egress.routed() {
             Reach::Everything if proxy.is_none() => return Self::Everything,
             Reach::Everything => vec![AddressSpan {
                 first: Ipv4Addr::UNSPECIFIED,
@@ -158,8 +191,8 @@ impl Policies {
                 resolvers,
                 proxy,
             } => {
-                let always = proxy.as_ref().map(|way| way.always.as_slice());
-                add(&mut change, number, spans, always.unwrap_or_default());
+                let looked_at = proxy.as_ref().map(|way| way.led.looked_at());
+                add(&mut change, number, spans, looked_at.unwrap_or_default());
                 add_resolvers(&mut change, number, resolvers);
                 change.map_interface(POLICIES, &interface, MapValue::Jump(&chain(number)));
                 if let Some(way) = proxy {
@@ -245,7 +278,8 @@ fn add_resolvers(change: &mut FilterChange<'_>, number: u64, resolvers: &[Ipv4Ad
     }
 }
 
-/// Leads connections to a proxy: some always, some unless their addresses are reached anyway.
+/// Leads connections to a proxy: all, or some always and some unless their addresses are reached
+/// anyway.
 fn add_redirect(change: &mut FilterChange<'_>, number: u64, gateway: Ipv4Addr, way: &WayToProxy) {
     let (set, chain) = (set(number), redirect(number));
     change.add_chain(&chain);
@@ -256,13 +290,27 @@ fn add_redirect(change: &mut FilterChange<'_>, number: u64, gateway: Ipv4Addr, w
             Expression::Redirect(gateway, way.port),
         ]
     };
-    for from in &way.always {
-        change.add_rule(&chain, &led(from));
-    }
-    let reached = [Expression::DestinationIn(&set), Expression::Accept];
-    change.add_rule(&chain, &reached);
-    for from in &way.from {
-        change.add_rule(&chain, &led(from));
+    match &way.led {
+        Led::All => {
+            // What is served at the gateway does not leave.
+            let stays = [Expression::Destination(gateway), Expression::Accept];
+            change.add_rule(&chain, &stays);
+            let leaves = [
+                Expression::Protocol(TCP),
+                Expression::Redirect(gateway, way.port),
+            ];
+            change.add_rule(&chain, &leaves);
+        }
+        Led::Ports { from, always } => {
+            for from in always {
+                change.add_rule(&chain, &led(from));
+            }
+            let reached = [Expression::DestinationIn(&set), Expression::Accept];
+            change.add_rule(&chain, &reached);
+            for from in from {
+                change.add_rule(&chain, &led(from));
+            }
+        }
     }
     // Only here: others on the host lead connections elsewhere, too, and not for sandboxes.
     let chain = admission(number);
@@ -294,7 +342,7 @@ fn set(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use skep_types::{EgressRules, RequestRuleWords, RequestRules};
+    use skep_types::{EgressProxy, EgressRules, RequestRuleWords, RequestRules};
 
     use super::*;
 
@@ -317,8 +365,10 @@ mod tests {
                 resolvers: vec![Ipv4Addr::new(9, 9, 9, 9)],
                 proxy: proxy.map(|port| WayToProxy {
                     port,
-                    from: vec![80, 443],
-                    always: Vec::new(),
+                    led: Led::Ports {
+                        from: vec![80, 443],
+                        always: Vec::new(),
+                    },
                 }),
             };
             assert_eq!(named(proxy), expected);
@@ -328,6 +378,33 @@ mod tests {
         assert_eq!(all, Allowance::Nothing);
         assert_eq!(without(&Egress::default()), Allowance::Everything);
         assert_eq!(without(&Egress::closed()), Allowance::Nothing);
+    }
+
+    #[test]
+    fn with_a_proxy_of_the_owners_nothing_goes_by_itself_and_every_connection_is_led() {
+        let proxy = EgressProxy::written("p.test:1080".parse().unwrap(), None, None);
+        let named = Egress::new(EgressRules {
+            allowed: vec!["a.test".to_owned()],
+            denied: vec!["0.0.0.0/0".to_owned()],
+            resolvers: Some(vec!["9.9.9.9".to_owned()]),
+            internet: None,
+        });
+        for egress in [Egress::default(), named.unwrap()] {
+            let egress = egress.with_proxy(Some(proxy.clone()));
+            let expected = Allowance::Some {
+                spans: Vec::new(),
+                resolvers: Vec::new(),
+                proxy: Some(WayToProxy {
+                    port: 7,
+                    led: Led::All,
+                }),
+            };
+            assert_eq!(Allowance::of(&egress, Some(7)), expected);
+            // Before there is somebody who leads it, nothing leaves.
+            assert_eq!(Allowance::of(&egress, None), Allowance::Nothing);
+        }
+        let closed = Egress::closed().with_proxy(Some(proxy));
+        assert_eq!(Allowance::of(&closed, Some(7)), Allowance::Nothing);
     }
 
     #[test]
@@ -346,8 +423,10 @@ mod tests {
             resolvers: Vec::new(),
             proxy: Some(WayToProxy {
                 port: 7,
-                from: Vec::new(),
-                always: vec![443],
+                led: Led::Ports {
+                    from: Vec::new(),
+                    always: vec![443],
+                },
             }),
         };
         assert_eq!(Allowance::of(&open, Some(7)), expected);

@@ -37,7 +37,7 @@ impl Lease {
         let mut current = self.egress.lock();
         let changed = self.put_in_force(&egress).and_then(|()| match connections {
             Connections::None => Ok(()),
-            Connections::Cut => self.leases.cut(self.number, &egress.reach()),
+            Connections::Cut => self.leases.cut(self.number, &egress.routed()),
         });
         if let Err(error) = changed {
             // What is in force is what its owner is told.

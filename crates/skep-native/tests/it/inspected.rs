@@ -18,8 +18,8 @@ use skep_isolation::{Isolation as _, Launched};
 use skep_native::Defence;
 use skep_testkit::wait_until;
 use skep_types::{
-    Connections, Egress, HeaderTemplate, Redacted, RequestPatternWords, RequestRuleWords,
-    RequestRules, SandboxId, TemplatePart,
+    Connections, Egress, Redacted, RequestPatternWords, RequestRuleWords, RequestRules, SandboxId,
+    TemplatePart, ValueRequest,
 };
 use tempfile::TempDir;
 
@@ -56,8 +56,11 @@ impl HeaderValues for Values {
     fn fill<'a>(
         &'a self,
         _sandbox: &'a SandboxId,
-        template: &'a HeaderTemplate,
+        wanted: ValueRequest<'a>,
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
+        let ValueRequest::Header(template) = wanted else {
+            return std::future::ready(Err(FillError::Unavailable)).boxed();
+        };
         let values = self.0.lock();
         let parts = template.parts().iter().map(|part| match part {
             TemplatePart::Text(text) => Ok(text.clone()),
@@ -704,7 +707,7 @@ fn processes(part: &str, user: impl Fn(u32) -> bool) -> Vec<u32> {
 }
 
 /// Returns true if a text is anywhere in the memory of a process.
-fn has_in_memory(process: u32, text: &str) -> bool {
+pub(crate) fn has_in_memory(process: u32, text: &str) -> bool {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
     let memory = std::fs::File::open(format!("/proc/{process}/mem")).unwrap();
     maps.lines().any(|line| {

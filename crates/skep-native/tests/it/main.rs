@@ -25,10 +25,12 @@ mod limits;
 mod measure;
 mod named_hosts;
 mod network;
+mod own_proxy;
 mod policy;
 mod probe;
 mod router;
 mod secure;
+mod socks_server;
 mod standing;
 mod tenants;
 mod uplink;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
                 policy::TESTS,
                 named_hosts::TESTS,
                 inspected::TESTS,
+                own_proxy::TESTS,
                 life::TESTS,
                 checks::TESTS,
                 crash::TESTS,

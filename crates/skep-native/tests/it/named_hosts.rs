@@ -468,7 +468,7 @@ async fn an_adopted_sandbox_reaches_hosts_again_when_its_policy_is_told() {
 }
 
 /// The number of the process that is the proxy of a sandbox, if there is one.
-fn proxy_of(sandbox: &Launched) -> Option<u32> {
+pub(crate) fn proxy_of(sandbox: &Launched) -> Option<u32> {
     let address = format!("\"{}\"", sandbox.address());
     let mut numbers = std::fs::read_dir("/proc").unwrap().flatten();
     numbers.find_map(|entry| {

@@ -178,6 +178,7 @@ pub(crate) fn serve(arguments: &[String]) -> ExitCode {
         });
     }
     crate::web::serve(arguments);
+    crate::socks_server::serve();
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut out = std::io::stdout();

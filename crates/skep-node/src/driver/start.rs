@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use skep_agent_protocol::AgentConfig;
 use skep_isolation::{LaunchError, LaunchRequest, Launched, RestoreRequest, RestoreTarget};
 use skep_telemetry::{Chain, trace};
-use skep_types::{
-    AccessToken, Connections, Egress, ExecutionId, ImageKind, Reach, Redacted, SandboxSpec,
-};
+use skep_types::{AccessToken, Connections, Egress, ExecutionId, ImageKind, Redacted, SandboxSpec};
 use tracing::debug_span;
 
 use super::Driver;
@@ -69,7 +67,7 @@ impl Driver {
     /// The spare that was promised, with the policy of its owner in force.
     async fn policed_spare(&self, spec: &SandboxSpec) -> Option<Spare> {
         let spare = self.node.spares.claim(&spec.id)?;
-        if spec.egress.reach() == Reach::Everything && spec.egress.resolvers().is_none() {
+        if spec.egress.is_open() {
             return Some(spare);
         }
         let connections = match spec.template.start {

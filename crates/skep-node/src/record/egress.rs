@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use skep_types::{Egress, EgressRules, RequestPatternWords, RequestRuleWords, RequestRules};
+use skep_types::{
+    Egress, EgressProxy, EgressRules, RequestPatternWords, RequestRuleWords, RequestRules,
+};
 
 use super::ReadError;
 
@@ -25,7 +27,21 @@ pub(super) enum WrittenEgress {
         /// Rules for requests by domain. Missing in records of older servers, which had none.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         requests: BTreeMap<String, Vec<WrittenRule>>,
+        /// Missing if there is none, and in records of older servers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proxy: Option<WrittenProxy>,
     },
+}
+
+/// A proxy of the owner's own.
+#[derive(Serialize, Deserialize)]
+pub(super) struct WrittenProxy {
+    address: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    username: Option<String>,
+    /// Opens by the key of the vault alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sealed_password: Option<String>,
 }
 
 /// A rule for requests.
@@ -73,6 +89,7 @@ impl WrittenEgress {
             denied,
             resolvers,
             requests: requests.collect(),
+            proxy: egress.proxy().map(WrittenProxy::of),
         }
     }
 
@@ -87,6 +104,7 @@ impl WrittenEgress {
                 denied,
                 resolvers,
                 requests,
+                proxy,
             } => {
                 let egress = Egress::new(EgressRules {
                     internet,
@@ -100,9 +118,26 @@ impl WrittenEgress {
                 });
                 let requests = RequestRules::new(requests).map_err(ReadError::RequestRules)?;
                 let egress = egress.map_err(ReadError::Egress)?;
-                Ok(egress.with_request_rules(requests))
+                let proxy = proxy.map(WrittenProxy::read).transpose()?;
+                Ok(egress.with_request_rules(requests).with_proxy(proxy))
             }
         }
+    }
+}
+
+impl WrittenProxy {
+    fn of(proxy: &EgressProxy) -> Self {
+        Self {
+            address: proxy.address().to_string(),
+            username: proxy.username().map(str::to_owned),
+            sealed_password: proxy.sealed_password().map(str::to_owned),
+        }
+    }
+
+    fn read(self) -> Result<EgressProxy, ReadError> {
+        let address = self.address.parse().map_err(ReadError::EgressProxy)?;
+        let sealed = self.sealed_password;
+        Ok(EgressProxy::written(address, self.username, sealed))
     }
 }
 
@@ -151,6 +186,20 @@ mod tests {
         assert!(matches!(read(r#""much""#), Err(ReadError::Word(_))));
         let invalid = read(r#"{"allowed":["a b"]}"#);
         assert!(matches!(invalid, Err(ReadError::Egress(_))));
+    }
+
+    #[test]
+    fn a_proxy_reads_back_as_it_was_written() {
+        for (username, sealed) in [(None, None), (Some("u"), None), (Some("u"), Some("00ff"))] {
+            let text = |text: Option<&str>| text.map(str::to_owned);
+            let address = "p.test:1080".parse().unwrap();
+            let proxy = EgressProxy::written(address, text(username), text(sealed));
+            let egress = Egress::default().with_proxy(Some(proxy));
+            let text = serde_json::to_string(&WrittenEgress::of(&egress)).unwrap();
+            assert_eq!(read(&text).unwrap(), egress);
+        }
+        let invalid = read(r#"{"proxy":{"address":"x"}}"#);
+        assert!(matches!(invalid, Err(ReadError::EgressProxy(_))));
     }
 
     #[test]

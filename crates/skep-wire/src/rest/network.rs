@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::EgressProxy;
+
 /// Rules for requests, by host (`example.com`) or all hosts below one (`*.example.com`).
 pub type NetworkRules = BTreeMap<String, Option<Vec<NetworkRule>>>;
 
@@ -23,7 +25,7 @@ pub struct Network {
     pub deny_out: Option<Vec<String>>,
     /// A proxy for everything that leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub egress_proxy: Option<serde_json::Value>,
+    pub egress_proxy: Option<EgressProxy>,
     /// The `Host` that the sandbox's own services see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask_request_host: Option<String>,
@@ -58,7 +60,7 @@ pub struct NetworkUpdate {
     pub deny_out: Option<Vec<String>>,
     /// A proxy for everything that leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub egress_proxy: Option<serde_json::Value>,
+    pub egress_proxy: Option<EgressProxy>,
     /// Rules for requests, by the hosts that they are sent to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<NetworkRules>,

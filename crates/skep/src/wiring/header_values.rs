@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use skep_control::WeakControl;
 use skep_egress::{FillError, HeaderValues};
-use skep_types::{HeaderTemplate, Redacted, SandboxId};
+use skep_types::{Redacted, SandboxId, ValueRequest};
 
 /// Control, as egress proxies ask it at every request.
 ///
@@ -16,17 +16,17 @@ impl HeaderValues for ControlHeaderValues {
     fn fill<'a>(
         &'a self,
         sandbox: &'a SandboxId,
-        template: &'a HeaderTemplate,
+        wanted: ValueRequest<'a>,
     ) -> BoxFuture<'a, Result<Redacted<String>, FillError>> {
         async move {
             let control = self.0.upgrade().ok_or(FillError::Unavailable)?;
             let filled = control
-                .fill_header(sandbox, template)
+                .fill_header(sandbox, wanted)
                 .await
                 .map_err(|error| {
                     // The sandbox's owner hears it from the request that fails; a sandbox can cause it in
                     // a loop.
-                    tracing::debug!(%sandbox, %error, "a header is not filled");
+                    tracing::debug!(%sandbox, %error, "a value is not filled in");
                     reason(&error)
                 })?;
             Ok(Redacted::new(String::clone(&filled)))
