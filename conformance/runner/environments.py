@@ -9,6 +9,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Without links: npm takes a folder behind one for a package beside the one that it is to install.
@@ -24,6 +26,20 @@ def python(lock, name=None):
             # Compiled here and not when they are run: some frameworks are thousands of modules.
             uv(["pip", "install", "--quiet", "--python", interpreter, "--no-deps", "--compile-bytecode", "-r", lock])
     return folder / "bin/python"
+
+
+def file_of_wheel(lock, path):
+    """One file of the wheel that a lock file names, without the package; returns the folder in which it has its path."""
+    with prepared(f"wheel-{lock.stem}", [lock]) as (folder, is_new):
+        if is_new:
+            with tempfile.TemporaryDirectory(dir=folder) as downloaded:
+                options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes", "--dest", downloaded]
+                pip = uv_executable().parent / "python"
+                command([pip, "-m", "pip", "download", *options, "--requirement", lock])
+                [wheel] = pathlib.Path(downloaded).glob("*.whl")
+                with zipfile.ZipFile(wheel) as archive:
+                    archive.extract(path, folder)
+    return folder
 
 
 def uv(arguments):

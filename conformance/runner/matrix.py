@@ -21,6 +21,7 @@ TITLES = {
     "frameworks": "as published",
     "notebooks": "nbformat",
     "mcp": "Python, TypeScript",
+    "jupyter": "Jupyter Server",
 }
 ORDER = list(TITLES)
 

@@ -3,7 +3,7 @@
 from . import environments, frameworks, generations
 from .suite import HERE, Suite
 
-SDKS = ("python", "js", "skep", "cli", "generations", "frameworks", "notebooks", "mcp")
+SDKS = ("python", "js", "skep", "cli", "generations", "frameworks", "notebooks", "mcp", "jupyter")
 GENERATIONS = ("new", "year")
 # What makes the cases for Python use our package, as it lies in this tree.
 OUR_PYTHON = {"CONFORMANCE_PACKAGE": "skep", "PYTHONPATH": str(HERE.parent / "sdk" / "python" / "src")}
@@ -181,6 +181,28 @@ class ModelContext(TwoGenerations):
         return {"CONFORMANCE_NODE_MODULES": str(self.modules), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+class Jupyter(TwoGenerations):
+    """`/skep/jupyter`, used by Jupyter's own clients, and by Open WebUI's, which is one file of its package."""
+
+    name = "jupyter"
+    folder = HERE / "jupyter"
+    has = ("new",)
+    # What differs by mode is the way to the server, which the SDKs and MCP try.
+    modes = ("url",)
+    ended_codes = (0, 1, 5)
+
+    def install(self):
+        self.interpreter = environments.python(self.folder / "jupyter.txt")
+        client = "open_webui/utils/code_interpreter.py"
+        self.open_webui = environments.file_of_wheel(self.folder / "open-webui.txt", client)
+
+    def command(self, pattern):
+        return [self.interpreter, "-m", "pytest", *(["-k", pattern] if pattern else [])]
+
+    def variables(self):
+        return {"CONFORMANCE_OPEN_WEBUI": str(self.open_webui), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 SUITES = {
     "python": of_generations(PythonSync, PythonAsync),
     "js": of_generations(JavaScript),
@@ -190,4 +212,5 @@ SUITES = {
     "frameworks": of_all(frameworks),
     "notebooks": of_generations(Notebooks),
     "mcp": of_generations(ModelContext),
+    "jupyter": of_generations(Jupyter),
 }

@@ -8,17 +8,22 @@ use std::net::IpAddr;
 
 use axum::Router;
 use axum::extract::{FromRequestParts as _, Request, State};
+use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use skep_control::ApiKey;
 use skep_types::TeamId;
+use skep_wire::headers::API_KEY;
 
 use crate::authorized::Authorized;
 use crate::error::ApiError;
 use crate::local_only::{all, is_local, is_local_origin};
 use crate::router::Edge;
+
+/// Path of the kernel gateway, whose clients show keys in ways of their own.
+const JUPYTER: &str = "/skep/jupyter/";
 
 /// The caller of a request that was let in, for whoever is mounted beside the API.
 #[derive(Debug, Clone)]
@@ -38,6 +43,9 @@ async fn let_in(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         return error.into_response();
     }
     let (mut parts, body) = request.into_parts();
+    if parts.uri.path().starts_with(JUPYTER) {
+        take_jupyter_token(&mut parts);
+    }
     match Authorized::from_request_parts(&mut parts, &edge).await {
         Ok(authorized) => {
             parts.extensions.insert(LetInCaller {
@@ -56,6 +64,33 @@ async fn let_in(State(edge): State<Edge>, request: Request, next: Next) -> Respo
             }
             response
         }
+    }
+}
+
+/// Makes the token that a client of Jupyter shows the key of the request: `Authorization: token …`,
+/// or `?token=…` where there is none. A key that is shown in our own way comes first.
+fn take_jupyter_token(parts: &mut Parts) {
+    let headers = &parts.headers;
+    let authorization = headers.get(header::AUTHORIZATION);
+    let scheme_and_rest = authorization
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .map(|(scheme, rest)| (scheme.to_ascii_lowercase(), rest.trim()))
+        .filter(|(_, rest)| !rest.is_empty());
+    let token = match &scheme_and_rest {
+        _ if headers.contains_key(API_KEY) => None,
+        Some((scheme, token)) if scheme == "token" => Some(*token),
+        Some(_) => None,
+        None => parts.uri.query().and_then(|query| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find_map(|(name, value)| (name == "token").then_some(value))
+        }),
+    };
+    // Keys are letters, digits and `_`, so nothing of one is ever encoded.
+    let token = token.and_then(|token| HeaderValue::from_str(token).ok());
+    if let Some(mut token) = token {
+        token.set_sensitive(true);
+        parts.headers.insert(API_KEY, token);
     }
 }
 
@@ -124,6 +159,37 @@ mod tests {
         let request = request.body(Body::empty()).unwrap();
         let status = |error: ApiError| error.into_response().status().as_u16();
         check_names(&request, "sandbox.example").map_or_else(status, |()| 200)
+    }
+
+    #[test]
+    fn a_client_of_jupyter_shows_its_key_in_its_own_ways() {
+        for (query, headers, expected) in [
+            ("", &[("authorization", "token e2b_a")][..], Some("e2b_a")),
+            ("", &[("authorization", "Token  e2b_a")], Some("e2b_a")),
+            ("?session_id=s&token=e2b_q", &[], Some("e2b_q")),
+            (
+                "?token=e2b_q",
+                &[("authorization", "token ")],
+                Some("e2b_q"),
+            ),
+            (
+                "?token=e2b_q",
+                &[("authorization", "token e2b_a")],
+                Some("e2b_a"),
+            ),
+            ("?token=e2b_q", &[("x-api-key", "e2b_k")], Some("e2b_k")),
+            ("?token=e2b_q", &[("authorization", "Bearer e2b_b")], None),
+            ("?tokens=e2b_q&atoken=x", &[], None),
+        ] {
+            let mut request = Request::builder().uri(format!("{JUPYTER}api/kernels{query}"));
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let (mut parts, _) = request.body(()).unwrap().into_parts();
+            take_jupyter_token(&mut parts);
+            let key = parts.headers.get(API_KEY).map(|key| key.to_str().unwrap());
+            assert_eq!(key, expected, "{query} {headers:?}");
+        }
     }
 
     #[test]

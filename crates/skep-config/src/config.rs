@@ -64,6 +64,8 @@ pub struct Config {
     pub server: Server,
     /// The endpoint of the Model Context Protocol.
     pub mcp: Mcp,
+    /// The kernel gateway for Jupyter.
+    pub jupyter: Jupyter,
     /// TLS with certificates of your own.
     pub tls: Option<Tls>,
     /// Destination of traces.
@@ -311,6 +313,28 @@ impl Default for Mcp {
     }
 }
 
+/// The kernel gateway, `/skep/jupyter`, at which Jupyter's front ends use sandboxes as kernels.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Jupyter {
+    /// Serves it if true.
+    pub enabled: bool,
+    /// Template of kernels whose kernelspec names none.
+    pub template: String,
+    /// Minutes that a kernel lives without a client and without code that runs.
+    pub idle_minutes: NonZeroU32,
+}
+
+impl Default for Jupyter {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            template: "code-interpreter-v1".to_owned(),
+            idle_minutes: NonZeroU32::new(10).expect("it is not zero"),
+        }
+    }
+}
+
 /// Traces, for an OpenTelemetry collector.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -371,6 +395,7 @@ impl Default for Config {
             security: Security::default(),
             server: Server::default(),
             mcp: Mcp::default(),
+            jupyter: Jupyter::default(),
             tls: None,
             traces: Traces::default(),
         }

@@ -13,8 +13,8 @@ mod trace_headers;
 pub use admission::Admission;
 pub use builds::Builds;
 pub use config::{
-    Config, Limits, Mcp, Network, Pause, Pool, Records, Security, Server, Tls, Traces, Vault,
-    Webhooks,
+    Config, Jupyter, Limits, Mcp, Network, Pause, Pool, Records, Security, Server, Tls, Traces,
+    Vault, Webhooks,
 };
 pub use load::{ConfigError, DEFAULT_PATH};
 pub use mirror::{Mirror, Offline};

@@ -299,7 +299,8 @@ impl Server {
             domain: public_domain.clone(),
             is_secure,
             requests_per_team: config.server.requests_per_team.get(),
-            beside: mcp::router(&config.mcp, own, is_secure)?.merge(console::sockets(own)?),
+            beside: mcp::router(&config.mcp, own, is_secure)?
+                .merge(console::sockets(own, &config.jupyter)?),
             pages: skep_console::pages(),
             tickets: tickets.clone(),
             webhook_destinations: destinations.clone(),

@@ -84,6 +84,12 @@ const TABLE: &[Entry] = &[
         Place::Client,
         &["skep-wire", "skep-cli"],
     ),
+    entry(
+        "skep-jupyter-gateway",
+        Row::Edge,
+        Place::Client,
+        &["skep-wire", "skep-cli"],
+    ),
     entry("skep-agent", Row::Edge, Place::Sandbox, &[]),
     entry(
         "skep-interpreter",
