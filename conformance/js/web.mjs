@@ -21,6 +21,13 @@ export function fetchPlain(url, { method = 'GET', headers = {}, body } = {}) {
   })
 }
 
+/** A request to the control plane with the key of this run. */
+export function fetchApi(method, path, body) {
+  const base = process.env.E2B_API_URL ?? `https://api.${process.env.E2B_DOMAIN}`
+  const headers = { 'X-API-Key': process.env.E2B_API_KEY, 'Content-Type': 'application/json' }
+  return fetchPlain(base + path, { method, headers, body: JSON.stringify(body) })
+}
+
 /** A request to a port inside a sandbox, by name where there are names and by headers where not. */
 export function fetchPort(sandbox, port, path = '/', options = {}) {
   if (!sandboxUrl) return fetchPlain(`https://${sandbox.getHost(port)}${path}`, options)

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 
 import { check, failure, group } from '../harness.mjs'
 import { e2b, Sandbox } from '../sdk.mjs'
+import { fetchApi } from '../web.mjs'
 
 const output = async (sandbox, command) => (await sandbox.commands.run(command)).stdout.trim()
 
@@ -65,6 +66,30 @@ group('volumes', () => {
         assert.match((await failure(e2b.Volume.destroy(volume.volumeId))).message, new RegExp(sandbox.sandboxId))
       } finally {
         await sandbox.kill()
+      }
+    })
+  })
+  // The SDK has no word for them: it uses what the API has made.
+  check('volumes.copies', 'a snapshot stays as it was and a clone goes on by itself', { newOnly: true }, async () => {
+    await withVolume(async (volume) => {
+      await volume.writeFile('/a', 'then')
+      const made = []
+      try {
+        for (const [suffix, readOnly] of [['snapshot', true], ['clone', false]]) {
+          const body = { name: `${volume.name}-${suffix}`, skep: { source: volume.volumeId, readOnly } }
+          const answer = await fetchApi('POST', '/volumes', body)
+          assert.equal(answer.status, 201, answer.text)
+          made.push(await e2b.Volume.connect(answer.json().volumeID))
+        }
+        const [snapshot, clone] = made
+        await volume.writeFile('/a', 'now', { force: true })
+        assert.equal(await snapshot.readFile('/a'), 'then')
+        assert.match((await failure(snapshot.writeFile('/b', 'x'))).message, /403/)
+        await clone.writeFile('/a', 'else', { force: true })
+        assert.equal(await volume.readFile('/a'), 'now')
+        assert.equal(await clone.readFile('/a'), 'else')
+      } finally {
+        for (const copy of made) await e2b.Volume.destroy(copy.volumeId)
       }
     })
   })

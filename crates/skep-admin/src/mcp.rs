@@ -7,6 +7,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use skep_cli::{ChosenServerArgs, CliError};
 use skep_mcp::{Settings, USUAL_TEMPLATE, Usual};
+use skep_types::{Egress, EgressRules};
 
 use crate::code::{Invocation, Needs, with_server};
 
@@ -33,26 +34,47 @@ pub struct McpArgs {
     #[arg(long)]
     no_internet: bool,
 
+    /// Let sandboxes reach an address, a range, a host (`pypi.org`, `pypi.org:8443`) or all hosts below one (`*.pypi.org`), whatever is denied; may be given more than once
+    #[arg(long, value_name = "ADDRESS|HOST")]
+    allow: Vec<String>,
+
+    /// Deny sandboxes an address or a range; may be given more than once
+    #[arg(long, value_name = "ADDRESS")]
+    deny: Vec<String>,
+
     /// Offer these tools alone, with commas between
     #[arg(long, value_name = "TOOLS", value_delimiter = ',', value_parser = PossibleValuesParser::new(skep_mcp::TOOL_NAMES))]
     tools: Vec<String>,
 }
 
 impl McpArgs {
-    fn settings(self) -> Settings {
+    /// The settings, unless the rules are such that every sandbox would be refused for them.
+    fn settings(self) -> Result<Settings, CliError> {
+        Egress::new(EgressRules {
+            internet: Some(!self.no_internet),
+            allowed: self.allow.clone(),
+            denied: self.deny.clone(),
+            resolvers: None,
+        })
+        .map_err(|error| {
+            let hint = "`--deny` takes addresses and ranges, and `--allow` hosts, too, if all else is denied (`--deny 0.0.0.0/0`)";
+            CliError::input(error.to_string(), hint)
+        })?;
         let usual = match (self.sandbox, self.name) {
             (Some(id), _) => Usual::Given(id),
             (None, Some(name)) => Usual::Named(name),
             (None, None) => Usual::OfSession,
         };
-        Settings {
+        Ok(Settings {
             template: self.template,
             lifetime: self.lifetime,
             internet: !self.no_internet,
+            allow_out: self.allow,
+            deny_out: self.deny,
             tools: self.tools,
             usual,
             secure_ports: None,
-        }
+        })
     }
 }
 
@@ -73,7 +95,7 @@ pub fn stdio(
         },
         keeps: args.name.is_some(),
     };
-    let settings = args.settings();
+    let settings = args.settings()?;
     with_server(invocation, server, &needs, async |client| {
         let served = skep_mcp::serve_stdio(client, settings).await;
         served.map(|()| 0).map_err(|error| {

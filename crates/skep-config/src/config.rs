@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use skep_types::{Resources, Sharing, WhenStopped};
 
-use crate::{Admission, Builds, Mirror, TraceHeaders};
+use crate::{Admission, Builds, Mcp, Mirror, TraceHeaders};
 
 /// Name of the template that the code-interpreter SDKs ask for by default.
-const DEFAULT_INTERPRETER: &str = "code-interpreter-v1";
+pub(crate) const DEFAULT_INTERPRETER: &str = "code-interpreter-v1";
 
 /// Everything that can be configured. `docs/reference/configuration.md` has a row for each key.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -278,41 +278,6 @@ impl Default for Server {
     }
 }
 
-/// The endpoint `/mcp`, at which agents use sandboxes by the Model Context Protocol.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Mcp {
-    /// Serves it if true.
-    pub enabled: bool,
-    /// Template of the sandboxes that it makes.
-    pub template: String,
-    /// Minutes that they live after their last use; no tool works longer.
-    pub lifetime_minutes: NonZeroU32,
-    /// Gives them the internet if true.
-    pub internet: bool,
-    /// Sessions of all teams together; clients of the newest revision have none.
-    pub sessions: NonZeroU32,
-    /// Sessions of one team.
-    pub sessions_per_team: NonZeroU32,
-    /// Tools of one team that work at the same time.
-    pub calls_per_team: NonZeroU32,
-}
-
-impl Default for Mcp {
-    fn default() -> Self {
-        let number = |number| NonZeroU32::new(number).expect("not zero");
-        Self {
-            enabled: true,
-            template: DEFAULT_INTERPRETER.to_owned(),
-            lifetime_minutes: number(30),
-            internet: true,
-            sessions: number(1024),
-            sessions_per_team: number(128),
-            calls_per_team: number(64),
-        }
-    }
-}
-
 /// The kernel gateway, `/skep/jupyter`, at which Jupyter's front ends use sandboxes as kernels.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -329,7 +294,7 @@ impl Default for Jupyter {
     fn default() -> Self {
         Self {
             enabled: true,
-            template: "code-interpreter-v1".to_owned(),
+            template: DEFAULT_INTERPRETER.to_owned(),
             idle_minutes: NonZeroU32::new(10).expect("it is not zero"),
         }
     }
@@ -500,7 +465,7 @@ fn hosts<'de, D: serde::Deserializer<'de>>(
 }
 
 /// A list of names, or their text with commas between, as the environment has it.
-fn names<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
+pub(crate) fn names<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Names {

@@ -299,6 +299,17 @@ pub const ALL: &[EnvVar] = &[
         help: "`nothing`, `cached` or `everything`: what sandboxes get from the mirror that may not reach a registry themselves",
     },
     EnvVar {
+        name: "SKEP_MCP_DENY_OUT",
+        key: "mcp.deny_out",
+        help: "addresses and ranges, with commas between, that sandboxes of `/mcp` may not reach",
+    },
+    // After what is denied: a host by name is allowed only where everything else is denied.
+    EnvVar {
+        name: "SKEP_MCP_ALLOW_OUT",
+        key: "mcp.allow_out",
+        help: "addresses, ranges and hosts, with commas between, that sandboxes of `/mcp` may reach, whatever is denied",
+    },
+    EnvVar {
         name: "SKEP_RECORD_DAYS",
         key: "records.days",
         help: "days for which an ended sandbox is remembered",

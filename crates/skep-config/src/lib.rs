@@ -7,15 +7,17 @@ mod builds;
 mod config;
 pub mod env_vars;
 mod load;
+mod mcp;
 mod mirror;
 mod trace_headers;
 
 pub use admission::Admission;
 pub use builds::Builds;
 pub use config::{
-    Config, Jupyter, Limits, Mcp, Network, Pause, Pool, Records, Security, Server, Tls, Traces,
-    Vault, Webhooks,
+    Config, Jupyter, Limits, Network, Pause, Pool, Records, Security, Server, Tls, Traces, Vault,
+    Webhooks,
 };
 pub use load::{ConfigError, DEFAULT_PATH};
+pub use mcp::Mcp;
 pub use mirror::{Mirror, Offline};
 pub use trace_headers::TraceHeaders;

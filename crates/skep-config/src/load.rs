@@ -186,6 +186,39 @@ mod tests {
     }
 
     #[test]
+    fn rules_for_the_sandboxes_of_agents_are_those_of_the_network_or_refused_with_the_reason() {
+        let file = "mcp.deny_out = [\"0.0.0.0/0\"]\nmcp.allow_out = [\"192.0.2.7\"]";
+        let variables = [
+            ("SKEP_MCP_ALLOW_OUT", "pypi.org, *.example.com:8443"),
+            ("SKEP_MCP_DENY_OUT", "0.0.0.0/0"),
+        ];
+        let mcp = |text, environment| parse(text, environment).map(|config| config.mcp);
+        assert_eq!(mcp(file, &[]).unwrap().allow_out, ["192.0.2.7"]);
+        for text in ["", file] {
+            let both = mcp(text, &variables).unwrap();
+            assert_eq!(both.allow_out, ["pypi.org", "*.example.com:8443"]);
+            assert_eq!(both.deny_out, ["0.0.0.0/0"]);
+        }
+        for (text, reason) in [
+            (
+                "mcp.deny_out = [\"example.com\"]",
+                "invalid denied CIDR example.com",
+            ),
+            ("mcp.allow_out = [\"x y\"]", "invalid allowed address x y"),
+            (
+                "mcp.allow_out = [\"pypi.org\"]",
+                "`allow_out` has hosts by name, so `deny_out` must have `0.0.0.0/0`",
+            ),
+            ("mcp.denyOut = []", "unknown field `denyOut`"),
+        ] {
+            let refused = mcp(text, &[]).unwrap_err();
+            assert!(refused.contains(reason), "{refused}");
+        }
+        let refused = mcp("", &[("SKEP_MCP_DENY_OUT", "x")]).unwrap_err();
+        assert!(refused.contains("SKEP_MCP_DENY_OUT") && refused.contains("invalid denied CIDR x"));
+    }
+
+    #[test]
     fn names_are_a_list_in_the_file_and_have_commas_between_in_the_environment() {
         let warm = |text: &str, environment: &[(&str, &str)]| {
             let config = parse(text, environment).unwrap();

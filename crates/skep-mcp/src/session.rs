@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_client::{Client, ClientError, ListedSandbox, NewSandbox, Sandbox};
+use skep_client::{Client, ClientError, ListedSandbox, Network, NewSandbox, Sandbox};
 use skep_telemetry::Chain;
 use tokio::sync::Mutex;
 
@@ -227,23 +227,7 @@ impl Session {
     }
 
     async fn create(&self, client: &Client, order: &SandboxRequest) -> Result<Sandbox, Failure> {
-        let settings = &self.settings;
-        let lifetime = order.lifetime.unwrap_or(settings.lifetime);
-        let internet = settings.internet && order.internet.unwrap_or(true);
-        let mut metadata = BTreeMap::from([("skep.mcp".to_owned(), "true".to_owned())]);
-        if let Some(name) = &order.name {
-            metadata.insert(NAME_KEY.to_owned(), name.clone());
-        }
-        let new = NewSandbox {
-            template_id: order
-                .template
-                .clone()
-                .unwrap_or_else(|| settings.template.clone()),
-            timeout: i64::try_from(lifetime.as_secs()).ok(),
-            allow_internet_access: (!internet).then_some(false),
-            metadata: Some(metadata),
-            ..NewSandbox::default()
-        };
+        let new = new_sandbox(&self.settings, order);
         let created = client.sandboxes().create(&new).await;
         created.map_err(|error| {
             let is_template = error.is_not_found();
@@ -268,6 +252,38 @@ impl Drop for Session {
             ));
         }
     }
+}
+
+/// The sandbox that a model asks for, within the settings.
+fn new_sandbox(settings: &Settings, order: &SandboxRequest) -> NewSandbox {
+    let lifetime = order.lifetime.unwrap_or(settings.lifetime);
+    let does_without = order.internet == Some(false);
+    let mut metadata = BTreeMap::from([("skep.mcp".to_owned(), "true".to_owned())]);
+    if let Some(name) = &order.name {
+        metadata.insert(NAME_KEY.to_owned(), name.clone());
+    }
+    let rules = Network {
+        allow_out: listed(&settings.allow_out),
+        deny_out: listed(&settings.deny_out),
+        ..Network::default()
+    };
+    let has_rules = rules != Network::default();
+    NewSandbox {
+        template_id: order
+            .template
+            .clone()
+            .unwrap_or_else(|| settings.template.clone()),
+        timeout: i64::try_from(lifetime.as_secs()).ok(),
+        allow_internet_access: (does_without || !settings.internet).then_some(false),
+        // What is allowed is reached without the internet, too; who asks for none means none.
+        network: (has_rules && !does_without).then_some(rules),
+        metadata: Some(metadata),
+        ..NewSandbox::default()
+    }
+}
+
+fn listed(addresses: &[String]) -> Option<Vec<String>> {
+    (!addresses.is_empty()).then(|| addresses.to_vec())
 }
 
 /// Checks the name that a model wants to give a sandbox.
@@ -334,6 +350,38 @@ fn replaced(error: &ClientError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sandbox_is_asked_for_with_the_rules_of_the_settings_whatever_a_model_wants() {
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let settings = Settings {
+            allow_out: texts(&["pypi.org"]),
+            deny_out: texts(&["0.0.0.0/0"]),
+            ..Settings::default()
+        };
+        let asked = |settings: &Settings, internet| {
+            let order = SandboxRequest {
+                internet,
+                ..SandboxRequest::default()
+            };
+            let new = new_sandbox(settings, &order);
+            (new.allow_internet_access, new.network)
+        };
+        let rules = Some(Network {
+            allow_out: Some(texts(&["pypi.org"])),
+            deny_out: Some(texts(&["0.0.0.0/0"])),
+            ..Network::default()
+        });
+        assert_eq!(asked(&settings, None), (None, rules.clone()));
+        assert_eq!(asked(&settings, Some(true)), (None, rules.clone()));
+        assert_eq!(asked(&settings, Some(false)), (Some(false), None));
+        let closed = Settings {
+            internet: false,
+            ..settings
+        };
+        assert_eq!(asked(&closed, Some(true)), (Some(false), rules));
+        assert_eq!(asked(&Settings::default(), None), (None, None));
+    }
 
     #[test]
     fn a_name_is_short_and_plain() {

@@ -14,6 +14,10 @@ pub struct Settings {
     pub lifetime: Duration,
     /// False takes the internet from every new sandbox.
     pub internet: bool,
+    /// Addresses, ranges and hosts that a new sandbox may reach, whatever is denied.
+    pub allow_out: Vec<String>,
+    /// Addresses and ranges that it may not.
+    pub deny_out: Vec<String>,
     /// Tools that are offered; all if empty.
     pub tools: Vec<String>,
     /// Sandbox that is used when a call names none.
@@ -39,6 +43,8 @@ impl Default for Settings {
             template: USUAL_TEMPLATE.to_owned(),
             lifetime: Duration::from_secs(30 * 60),
             internet: true,
+            allow_out: Vec::new(),
+            deny_out: Vec::new(),
             tools: Vec::new(),
             usual: Usual::OfSession,
             secure_ports: None,

@@ -59,6 +59,8 @@ pub(crate) fn router(
         template: config.template.clone(),
         lifetime: Duration::from_secs(u64::from(config.lifetime_minutes.get()) * 60),
         internet: config.internet,
+        allow_out: config.allow_out.clone(),
+        deny_out: config.deny_out.clone(),
         secure_ports: Some(is_secure),
         ..Settings::default()
     };

@@ -45,6 +45,7 @@ const RECIPES: &[Embedded] = recipes! {
         "gateway/mcp_gateway/command.py",
         "gateway/mcp_gateway/gateway.py",
         "gateway/mcp_gateway/installing.py",
+        "gateway/mcp_gateway/refused.json",
         "gateway/mcp_gateway/servers.py",
         "gateway/requirements.in",
         "gateway/requirements.txt",

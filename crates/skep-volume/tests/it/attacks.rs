@@ -203,7 +203,13 @@ fn a_deletion_ends_although_a_sandbox_goes_on_to_write_in_what_is_deleted() {
     let directory = bed.directory.path().join("volumes");
     let next = LocalVolumes::new(directory, None).unwrap();
     let content = next.content(bed.volume).unwrap();
-    write(&content, "/d/a", b"x", WriteMode::Replace).unwrap();
+    // What was written while it went may have filled the volume, until that is swept.
+    skep_testkit::wait_for(Duration::from_secs(60), || {
+        match write(&content, "/d/a", b"x", WriteMode::Replace) {
+            Err(error @ ContentError::Full) => Err(error.to_string()),
+            written => written.map(drop).map_err(|error| panic!("{error}")),
+        }
+    });
     content.remove(&path("/d")).unwrap();
     wait_until_swept(&inside);
 }

@@ -40,5 +40,6 @@ mod terminal;
 mod traces;
 mod trust;
 mod uninstall;
+mod volume_commands;
 mod volumes;
 mod witness;

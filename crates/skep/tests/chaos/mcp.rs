@@ -127,3 +127,46 @@ async fn an_agent_reaches_the_sandboxes_of_its_own_team_alone() {
     assert_eq!(left.len(), 1, "the named one");
     assert_eq!(left[0].sandbox_id, id);
 }
+
+/// Rules of the one who starts `skep mcp` are those of every sandbox that it makes, and rules that no
+/// sandbox could have are not found out by a model.
+#[tokio::test(flavor = "multi_thread")]
+async fn sandboxes_of_an_agent_have_the_rules_of_whoever_started_it() {
+    let installation = Installation::start();
+    let rules = [
+        "--deny",
+        "198.51.100.0/24",
+        "--deny",
+        "192.0.2.0/24",
+        "--allow",
+        "192.0.2.7",
+    ];
+    let mut agent = Agent::start(&installation, None, &rules);
+    let (text, failed) = agent.call("run_command", &json!({"command": "true"}));
+    assert!(!failed, "{text}");
+    let client = installation.client();
+    let sandboxes = client.sandboxes().list().await.unwrap();
+    let detail = client
+        .sandbox(&sandboxes[0].sandbox_id)
+        .info()
+        .await
+        .unwrap();
+    let network = detail.network.unwrap();
+    assert_eq!(network.allow_out.unwrap(), ["192.0.2.7"]);
+    assert_eq!(
+        network.deny_out.unwrap(),
+        ["198.51.100.0/24", "192.0.2.0/24"]
+    );
+    agent.end();
+
+    for (rules, reason) in [
+        (["--deny", "example.com"], "invalid denied CIDR example.com"),
+        (["--allow", "example.com"], "ALL_TRAFFIC"),
+    ] {
+        let arguments = [["mcp"].as_slice(), &rules].concat();
+        let refused = installation.client_command(&arguments).output().unwrap();
+        let text = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{text}");
+        assert!(text.contains(reason) && text.contains("hint: "), "{text}");
+    }
+}

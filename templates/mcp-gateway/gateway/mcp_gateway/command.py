@@ -4,6 +4,7 @@
     mcp-gateway restore            start it again as it was configured last
     mcp-gateway pull NAME …        fetch servers ahead, while a template is built
     mcp-gateway catalogue          the names of servers that can be had
+    mcp-gateway refused            the names of those that cannot, each with the reason
 """
 
 import argparse
@@ -37,11 +38,14 @@ def main():
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("restore")
     commands.add_parser("catalogue")
+    commands.add_parser("refused")
     commands.add_parser("pull").add_argument("names", nargs="*")
     options = parser.parse_args()
     try:
         if options.command == "catalogue":
             print("\n".join(servers.CATALOGUE))
+        elif options.command == "refused":
+            print("\n".join(f"{name}: {servers.reason(name)}" for name in servers.REFUSED))
         elif options.command == "pull":
             pull(options.names)
         elif options.command == "restore":

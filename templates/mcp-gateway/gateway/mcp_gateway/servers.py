@@ -5,7 +5,15 @@ import json
 import pathlib
 import re
 
+# Servers that can be had, and the others of the SDKs' catalogue, each with the reason why it cannot: every name is in one.
 CATALOGUE = json.loads((pathlib.Path(__file__).parent / "catalogue.json").read_text())
+REFUSED = json.loads((pathlib.Path(__file__).parent / "refused.json").read_text())
+# Reasons that many have; others have one of their own.
+REASONS = {
+    "image": "it is published as an image for Docker, and no package of its project was found on npm or PyPI",
+    "others": "packages of npm and PyPI go by its name, and none of them is known to be of its project",
+    "remote": "it is a service at an address of its vendor's, and no program that a sandbox could run",
+}
 PLACE = pathlib.Path("/var/lib/mcp-gateway")
 # `github/owner/repository`, and nothing that could be another path or an option.
 GITHUB = re.compile(r"github/([A-Za-z0-9][\w.-]*)/([A-Za-z0-9_][\w.-]*)")
@@ -50,11 +58,18 @@ def of_name(name, options):
         return of_github(name, options)
     entry = CATALOGUE.get(name)
     if entry is None:
-        raise ConfigError(
-            f"`{name}` is not available here: it is not a package of npm or PyPI that this gateway knows; "
-            f'available are {", ".join(CATALOGUE)}, and "github/owner/repository"'
-        )
+        raise ConfigError(f"`{name}` is not available here: {reason(name)}; `mcp-gateway catalogue` in a sandbox lists what is")
     return of_package(name, entry, options)
+
+
+def reason(name):
+    """Why a server cannot be had, and how it may be all the same."""
+    refused = REFUSED.get(name)
+    if refused is None:
+        return 'it is no server of the catalogue, and not of the form "github/owner/repository"'
+    why = REASONS.get(refused["why"], refused["why"])
+    source = refused.get("source")
+    return f'{why} (its source: "github/{source}", which runs with a `runCmd` if sandboxes have what it needs)' if source else why
 
 
 def of_package(name, entry, options):
