@@ -23,6 +23,9 @@ use crate::sandboxes::{
     Stream, TransferError,
 };
 
+/// Content of the one file that every step of a fake sandbox changes.
+pub const CHANGED: &str = "something";
+
 /// The answer of a fake sandbox to a command.
 #[derive(Debug, Clone)]
 pub enum Answer {
@@ -144,11 +147,15 @@ impl BuildSandbox for FakeSandbox {
         std::future::ready(Ok(())).boxed()
     }
 
-    fn seal(&self, into: PathBuf, _limit: u64) -> BoxFuture<'_, Result<u64, SealError>> {
+    fn seal(&self, into: PathBuf, limit: u64) -> BoxFuture<'_, Result<u64, SealError>> {
         self.state.note("seal".to_owned());
-        let written = std::fs::write(into.join("changed"), "something")
-            .map(|()| 9)
-            .map_err(|error| SealError::Failed(error.into()));
+        let written = if CHANGED.len() as u64 > limit {
+            Err(SealError::TooLarge(limit))
+        } else {
+            std::fs::write(into.join("changed"), CHANGED)
+                .map(|()| CHANGED.len() as u64)
+                .map_err(|error| SealError::Failed(error.into()))
+        };
         std::future::ready(written).boxed()
     }
 

@@ -1,15 +1,19 @@
-//! Other ids and cgroups for the processes of an image.
+//! Other ids, cgroups and another address for the processes of an image.
 //!
 //! Credentials in images are ids of the tree's user namespace, so only the map of that namespace
-//! names ids of the host; and cgroups are named in one file. All the rest is the same in every copy.
+//! names ids of the host; cgroups are named in one file, and addresses in the list of open files. All the rest is
+//! the same in every copy.
+
+mod sockets;
 
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use crate::message::{Field, Value, read, write};
 
-/// Ids and cgroup of a restored tree.
+/// Ids, cgroup and address of a restored tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPlace<'a> {
     /// The host's id for the tree's 0.
@@ -18,6 +22,8 @@ pub struct NewPlace<'a> {
     pub old_group: &'a str,
     /// Name of its group now, below the same parents.
     pub new_group: &'a str,
+    /// Its address when the image was made, and now.
+    pub addresses: Option<(Ipv4Addr, Ipv4Addr)>,
 }
 
 /// Failure to rewrite an image. It must not be restored.
@@ -38,7 +44,7 @@ pub enum RewriteError {
     Content(PathBuf),
 }
 
-/// Writes the files of an image that name ids or cgroups of the host anew, in a directory that is
+/// Writes the files of an image that name ids, cgroups or addresses of the host anew, in a directory that is
 /// the reader's own.
 ///
 /// # Errors
@@ -59,6 +65,10 @@ pub fn rewrite(directory: &Path, place: &NewPlace<'_>) -> Result<(), RewriteErro
         let name = path.file_name().and_then(|name| name.to_str());
         let edit: &dyn Fn(&[u8]) -> Option<Vec<u8>> = match name {
             Some("cgroup.img") => &|message| edit_cgroups(message, place),
+            Some("files.img") => match place.addresses {
+                Some(addresses) => &move |message| sockets::edit(message, addresses),
+                None => continue,
+            },
             Some(name) if name.starts_with("userns-") => {
                 users += 1;
                 &|message| edit_users(message, place.first_id)
@@ -225,6 +235,7 @@ mod tests {
             first_id: 900_000,
             old_group: "iold",
             new_group: "inewer",
+            addresses: None,
         }
     }
 

@@ -9,6 +9,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -66,6 +67,9 @@ struct TooManyFiles;
 pub(crate) struct MemoryPart {
     /// Name of the group that the processes were in.
     pub(crate) group: String,
+    /// Their address; missing in what older servers have written.
+    #[serde(default)]
+    pub(crate) address: Option<Ipv4Addr>,
     pub(crate) survey: Survey,
     /// True if cgroups were unified, and names of groups begin at the sandbox's own.
     #[serde(default)]
@@ -308,6 +312,7 @@ impl Checkpointer {
         let kernel = rustix::system::uname();
         Ok(MemoryPart {
             group: lease.id().to_string(),
+            address: Some(lease.slot().address()),
             memory_points: MEMORY_POINTS.map(str::to_owned).into(),
             survey,
             is_unified: lease.unified_group()?.is_some(),

@@ -273,7 +273,7 @@ impl SandboxLauncher {
     }
 }
 
-/// Links the processes of an image into the sandbox's own directory, with ids and groups of its own.
+/// Links the processes of an image into the sandbox's own directory, with ids, groups and an address of its own.
 fn private_copy(image: &MemoryImage, lease: &Lease) -> Result<PathBuf, Source> {
     let directory = lease.file(WORK).join(PROCESSES);
     fs::create_dir_all(&directory)?;
@@ -286,10 +286,12 @@ fn private_copy(image: &MemoryImage, lease: &Lease) -> Result<PathBuf, Source> {
         fs::set_permissions(&own, fs::Permissions::from_mode(0o644))?;
     }
     let id = lease.id().to_string();
+    let slot = lease.slot();
     let place = NewPlace {
-        first_id: lease.slot().first_id(),
+        first_id: slot.first_id(),
         old_group: &image.part.group,
         new_group: &id,
+        addresses: image.part.address.map(|old| (old, slot.address())),
     };
     skep_checkpoint::rewrite(&directory, &place)?;
     Ok(directory)

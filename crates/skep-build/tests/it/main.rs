@@ -7,7 +7,7 @@ mod steps;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_build::fake::{Answer, FakeArchives, FakeImages, FakeReports, FakeSandboxes};
+use skep_build::fake::{Answer, CHANGED, FakeArchives, FakeImages, FakeReports, FakeSandboxes};
 use skep_build::{Engine, EngineOptions, HostSettings, Limits};
 use skep_control::Builds as _;
 use skep_image::Catalog;
@@ -274,6 +274,32 @@ async fn a_build_has_a_time_limit() {
         "the build took longer than 0 minutes"
     );
     assert_eq!(host.sandboxes.open_count(), 0);
+}
+
+#[tokio::test]
+async fn a_step_that_makes_the_template_too_large_is_at_fault_and_the_ones_before_it_stay() {
+    let team = TeamId::random();
+    let two = || vec![run("a"), run("b")];
+    // In whatever units the file system of this host takes.
+    let (_, built) = Host::new().build(order(&team, two())).await;
+    let host = Host::with_limits(Limits {
+        template_bytes: built.unwrap().size + CHANGED.len() as u64 - 1,
+        ..Limits::default()
+    });
+    let three = [two(), vec![run("c")]].concat();
+    let (_, end) = host.build(order(&team, three)).await;
+    let failure = end.unwrap_err();
+    assert_eq!(failure.phase, Some(BuildPhase::Step(3)));
+    let is_told = failure.message.contains("larger than it may be");
+    assert!(is_told, "{}", failure.message);
+    assert_eq!(host.sandboxes.open_count(), 0);
+    // The control: without that step it is small enough, and what was made is kept.
+    let (log, end) = host.build(order(&team, two())).await;
+    end.unwrap();
+    assert_eq!(
+        log[2..4],
+        ["CACHED [builder 1/2] RUN a", "CACHED [builder 2/2] RUN b"]
+    );
 }
 
 #[tokio::test]

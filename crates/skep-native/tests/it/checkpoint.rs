@@ -111,7 +111,11 @@ pub(crate) async fn dump(sandbox: &Launched, after: AfterCheckpoint) -> Checkpoi
     taken.unwrap_or_else(|error| panic!("{}", skep_telemetry::Chain(&error)))
 }
 
-async fn restore(bench: &Bench, checkpoint: &Checkpoint, target: RestoreTarget) -> Launched {
+pub(crate) async fn restore(
+    bench: &Bench,
+    checkpoint: &Checkpoint,
+    target: RestoreTarget,
+) -> Launched {
     let request = RestoreRequest {
         checkpoint: checkpoint.clone(),
         kind: ImageKind::Memory,

@@ -52,12 +52,13 @@ mod field {
     pub(super) const EXTENT_COUNT: u64 = 3;
     pub(super) const MOUNT_FLAGS: u64 = 5;
     pub(super) const MOUNT_POINT: u64 = 7;
+    pub(super) const UTS_NAMESPACE: u64 = 8;
 }
 
 /// Word of the set of capabilities that has the first process's mark, and the mark in it.
 const MARK: (usize, u64) = (1, 1 << 3);
 
-const EDITS: [Edit; 7] = [
+const EDITS: [Edit; 8] = [
     Edit {
         name: "every capability",
         file: "core-",
@@ -147,7 +148,20 @@ const EDITS: [Edit; 7] = [
         },
         found: "mounts",
     },
+    Edit {
+        name: "the host's name",
+        file: "ids-",
+        edit: |mut ids| {
+            set_all(&mut ids, &[field::UTS_NAMESPACE], HOSTS_NAME);
+            Some(ids)
+        },
+        found: "uts",
+    },
 ];
+
+/// Number in CRIU's images of the namespace of host names that CRIU itself was in: tasks that have it share that of
+/// whoever restores them.
+const HOSTS_NAME: u64 = 4;
 
 /// Leaves of a path of cgroups only the server's own group, which has no limits.
 fn raise(control: &mut [Field]) {

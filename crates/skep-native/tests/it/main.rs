@@ -7,6 +7,7 @@
     reason = "these are tests, but clippy knows only those of the usual harness"
 )]
 
+mod addresses;
 mod agent;
 mod bench;
 mod beside;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
                 zygote::TESTS,
                 tenants::TESTS,
                 checkpoint::TESTS,
+                addresses::TESTS,
                 standing::TESTS,
                 encrypted::TESTS,
             ];

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use skep_isolation::{Isolation, Launched};
+use skep_isolation::{AfterCheckpoint, Isolation, Launched, RestoreTarget};
 use skep_native::Defence;
 use skep_testkit::wait_until;
-use skep_types::{Connections, Egress, EgressRules};
+use skep_types::{Connections, Egress, EgressRules, ImagePurpose};
 
 use crate::bench::{Bench, ask};
+use crate::checkpoint::{checkpoints, dump, restore, same};
 use crate::network::{assert_denied, connect, first_process, gateway_of};
 use crate::uplink::Uplink;
 
@@ -20,6 +21,7 @@ crate::tests![
     no_policy_opens_what_the_platform_denies,
     connections_that_a_changed_policy_denies_are_cut,
     a_policy_is_told_again_to_whoever_adopts_a_sandbox,
+    a_policy_holds_for_a_sandbox_that_is_restored_and_for_its_copies,
     rules_that_somebody_removed_come_back_with_every_policy,
     names_are_answered_where_a_policy_needs_them,
 ];
@@ -93,6 +95,32 @@ async fn a_policy_holds_from_the_first_packet_and_another_one_at_once() {
         sandbox.destroy().await.unwrap();
     }
     drop((sandbox, other));
+    bench.finish().await;
+}
+
+async fn a_policy_holds_for_a_sandbox_that_is_restored_and_for_its_copies() {
+    let uplink = Uplink::new();
+    let bench = Bench::with(|config| config.checkpoints = Some(checkpoints())).await;
+    let mut request = bench.request();
+    request.egress = egress(&[], &[uplink.public().to_string()]);
+    let sandbox = bench.native().launch(request.clone()).await.unwrap();
+    assert_reach(&sandbox, &uplink, false, true).await;
+
+    let snapshot = dump(&sandbox, AfterCheckpoint::Continue(ImagePurpose::Keep)).await;
+    let mut other = bench.request();
+    other.egress = egress(&[], &[uplink.world().to_string()]);
+    let copy = restore(&bench, &snapshot, RestoreTarget::Copy(Box::new(other))).await;
+    assert_reach(&copy, &uplink, true, false).await;
+
+    let image = dump(&sandbox, AfterCheckpoint::Stand).await;
+    sandbox.destroy().await.unwrap();
+    let resumed = restore(&bench, &image, same(&request)).await;
+    assert_ne!(resumed.address(), sandbox.address(), "the control");
+    assert_reach(&resumed, &uplink, false, true).await;
+    for sandbox in [&copy, &resumed] {
+        sandbox.destroy().await.unwrap();
+    }
+    drop((sandbox, copy, resumed));
     bench.finish().await;
 }
 

@@ -1,5 +1,7 @@
 //! A user's program: tries something and says what became of it.
 
+mod sockets;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -45,6 +47,8 @@ pub(crate) fn answer(question: &str) -> String {
         "again" => again(),
         "keep" => keep(),
         "kept" => said(kept()),
+        "hold-sockets" => sockets::hold(),
+        "sockets-held" => said(sockets::held()),
         "watch" => watch(argument),
         "follow" => follow(),
         "mkdir" => said(fs::create_dir(argument).map(|()| "ok".into())),
