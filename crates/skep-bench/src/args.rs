@@ -133,6 +133,12 @@ pub(crate) enum Part {
         #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
         size: u32,
     },
+    /// What leaves a sandbox through its egress proxy, beside a direct link and Debian's squid
+    Egress {
+        /// Mebibytes to fetch
+        #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+        size: u32,
+    },
     /// Pause and resume: in memory, and by the disk beside CRIU alone
     Pause {
         /// Mebibytes that the interpreter holds beside its own
@@ -177,6 +183,7 @@ impl Part {
             Self::Context => "context",
             Self::Languages { .. } => "languages",
             Self::Proxy { .. } => "proxy",
+            Self::Egress { .. } => "egress",
             Self::Pause { .. } => "pause",
             Self::Fork { .. } => "fork",
             Self::Snapshot { .. } => "snapshot",
@@ -202,7 +209,9 @@ impl Part {
             Self::Stream { lines, size } => {
                 [option("--lines", lines), option("--size", size)].concat()
             }
-            Self::Files { size } | Self::Proxy { size } => option("--size", size),
+            Self::Files { size } | Self::Proxy { size } | Self::Egress { size } => {
+                option("--size", size)
+            }
             Self::Languages { settle } => option("--settle", settle),
             Self::Pause { memory } => option("--memory", memory),
             Self::Fork { memory, count } => {
@@ -228,6 +237,7 @@ impl Part {
             Self::Context => (3, 50),
             Self::Languages { .. } => (1, 10),
             Self::Proxy { .. } => (5, 200),
+            Self::Egress { .. } => (1, 10),
             Self::Pause { .. } => (2, 20),
             Self::Fork { .. } => (1, 10),
             Self::Snapshot { .. } => (1, 10),
@@ -261,7 +271,7 @@ impl BenchArgs {
         match (&self.against, self.what) {
             (Some(_), _) => Vec::new(),
             (None, Part::Compare) => vec![&self.template, &self.plain_template],
-            (None, Part::Build) => vec![&self.plain_template],
+            (None, Part::Build | Part::Egress { .. }) => vec![&self.plain_template],
             (None, _) => vec![&self.template],
         }
     }
@@ -329,6 +339,7 @@ mod tests {
             "context --rounds 2",
             "languages --settle 0",
             "proxy --size 8",
+            "egress --size 8",
             "pause --memory 9 --rounds 4",
             "fork --memory 9 3",
             "snapshot --memory 9 --disk 10",

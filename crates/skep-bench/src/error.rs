@@ -67,6 +67,14 @@ pub enum BenchError {
         /// The error of the system call.
         source: io::Error,
     },
+    /// The network namespace that is the world outside could not be made.
+    #[error("cannot make a network for the bench: `ip {step}` says: {reason}")]
+    World {
+        /// The arguments of `ip`.
+        step: String,
+        /// The last it said.
+        reason: String,
+    },
     /// A rival or a floor did not run.
     #[error("the comparison with {rival} failed: {reason}")]
     Rival {
@@ -108,6 +116,7 @@ impl BenchError {
             | Self::Server(_)
             | Self::Late { .. }
             | Self::Local { .. }
+            | Self::World { .. }
             | Self::Rival { .. } => false,
         }
     }
@@ -142,10 +151,12 @@ impl BenchError {
             }
             Self::NeedsInterpreter { .. } => "use `--template code-interpreter-slim`",
             Self::Local { .. } => "TMPDIR names the directory that the bench works in",
+            Self::World { .. } => "it needs root and iproute2, and one bench at a time makes it",
             Self::Rival {
-                rival: "plain CRIU",
+                rival: "plain CRIU" | "squid",
                 ..
             } => return None,
+            Self::Rival { rival, .. } if rival.starts_with("client ") => return None,
             Self::Rival { .. } => {
                 "rivals are installed from PyPI with python3's `venv`; on Debian the package python3-venv has it"
             }

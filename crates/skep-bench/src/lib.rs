@@ -14,6 +14,7 @@ mod context;
 mod copies;
 mod criu_floor;
 mod density;
+mod egress;
 mod error;
 mod exec;
 mod files;
@@ -38,6 +39,7 @@ mod tti;
 
 pub use args::{BenchArgs, Rounds};
 pub use criu_floor::{CRIU_FLOOR, HELD_TREE, hold as hold_tree, run as run_criu_floor};
+pub use egress::{EGRESS_ROLE, run as run_egress_role};
 pub use error::BenchError;
 pub use floor::{FLOOR, run as run_floor};
 pub use host_info::HostInfo;

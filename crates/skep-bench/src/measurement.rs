@@ -16,6 +16,8 @@ pub enum Unit {
     BytesPerSecond,
     /// Throughput of lines.
     LinesPerSecond,
+    /// Connections that are opened, used and closed.
+    ConnectionsPerSecond,
     /// Processor time, in hundredths of one processor.
     PercentOfProcessor,
     /// A number of things.

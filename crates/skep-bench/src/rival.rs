@@ -86,7 +86,8 @@ impl Rival {
         Self::start("plain CRIU", command, scratch).await
     }
 
-    async fn start(
+    /// Starts a program that speaks as the drivers do.
+    pub(crate) async fn start(
         name: &'static str,
         mut command: Command,
         scratch: &Path,

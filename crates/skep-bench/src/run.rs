@@ -14,8 +14,8 @@ use crate::report::{Report, Subject};
 use crate::sandbox::CALL_TIMEOUT;
 use crate::server::{OwnServer, Setup};
 use crate::{
-    build, burst, compare, context, copies, density, exec, files, languages, pause, proxy, restart,
-    stream, targets, tti,
+    build, burst, compare, context, copies, density, egress, exec, files, languages, pause, proxy,
+    restart, stream, targets, tti,
 };
 
 /// Measures what `args` name.
@@ -102,6 +102,7 @@ async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
             languages::measure(bench, settle).await
         }
         Part::Proxy { size } => proxy::measure(bench, size).await,
+        Part::Egress { size } => egress::measure(bench, size).await,
         Part::Build => build::measure(bench).await,
         Part::Compare => compare::measure(bench).await,
         Part::Pause { memory } => pause::measure(bench, memory).await,

@@ -7,7 +7,7 @@ use skep_client::{
     AnswerLine, Cause, Client, ClientError, CommandEvent, CommandStream, ContextOptions,
     ContextRef, Files, NewSandbox, RunOptions,
 };
-use skep_wire::rest::ForkedSandbox;
+use skep_wire::rest::{ForkedSandbox, NetworkUpdate};
 use tokio::time::timeout;
 
 use crate::error::BenchError;
@@ -61,6 +61,11 @@ impl Sandbox {
     /// Succeeds if the agent answers, as `sandbox.is_running()` does.
     pub(crate) async fn ready(&self) -> Result<(), BenchError> {
         Ok(self.inner.health().await?)
+    }
+
+    /// Replaces the rules for what leaves it.
+    pub(crate) async fn set_network(&self, rules: &NetworkUpdate) -> Result<(), BenchError> {
+        Ok(self.inner.set_network(rules).await?)
     }
 
     /// Returns true if there is an interpreter, which a template may lack.

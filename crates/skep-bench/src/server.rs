@@ -123,8 +123,16 @@ impl OwnServer {
 
     /// Starts the server anew, with another setting. Its sandboxes live on.
     pub(crate) async fn change(&mut self, name: &str, value: &str) -> Result<(), BenchError> {
+        self.reconfigure(|command| command.env(name, value)).await
+    }
+
+    /// Starts the server anew, by a changed command line. Its sandboxes live on.
+    pub(crate) async fn reconfigure(
+        &mut self,
+        change: impl FnOnce(ServerCommand) -> ServerCommand,
+    ) -> Result<(), BenchError> {
         self.kill().await?;
-        self.command = self.command.clone().env(name, value);
+        self.command = change(self.command.clone());
         self.start_again().await
     }
 

@@ -45,6 +45,7 @@ pub fn main() -> ExitCode {
         (skep_bench::FLOOR, skep_bench::run_floor as fn() -> ExitCode),
         (skep_bench::CRIU_FLOOR, skep_bench::run_criu_floor),
         (skep_bench::HELD_TREE, skep_bench::hold_tree),
+        (skep_bench::EGRESS_ROLE, skep_bench::run_egress_role),
     ];
     let first = std::env::args_os().nth(1).unwrap_or_default();
     if let Some((_, floor)) = floors.iter().find(|(name, _)| first == *name) {

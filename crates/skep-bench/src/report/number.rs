@@ -17,6 +17,7 @@ pub(super) fn shown(value: f64, unit: Unit) -> String {
             v if v < 1e6 => format!("{}k lines/s", digits(v / 1e3)),
             v => format!("{}M lines/s", digits(v / 1e6)),
         },
+        Unit::ConnectionsPerSecond => format!("{}/s", digits(value)),
         Unit::PercentOfProcessor => format!("{value:.2} %"),
         Unit::Count => format!("{value:.0}"),
     }

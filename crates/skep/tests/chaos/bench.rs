@@ -226,6 +226,29 @@ fn the_bench_measures_streams_files_and_the_way_through_the_server() {
 }
 
 #[test]
+fn the_bench_measures_what_leaves_through_the_egress_proxy() {
+    let measured = [
+        "connections",
+        "throughput",
+        "new_request",
+        "kept_request",
+        "idle_memory",
+    ];
+    let of = |route: &str| measured.map(|name| format!("egress.{route}_{name}"));
+    let has_squid = Command::new("squid")
+        .arg("-v")
+        .output()
+        .is_ok_and(|output| output.status.success());
+    let mut names = [of("direct"), of("opaque"), of("transformed")].concat();
+    names.extend(of("squid").into_iter().filter(|_| has_squid));
+    // Without a proxy there is none whose memory grows.
+    names.retain(|name| name != "egress.direct_idle_memory");
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let rounds = ["egress", "--size", "1", "--rounds", "1", "--warmup", "0"];
+    check(&rounds, &names, &[]);
+}
+
+#[test]
 fn the_bench_kills_its_server_and_finds_its_sandbox_again() {
     check(
         &["restart", "--rounds", "1", "--warmup", "0", "--pool", "0"],

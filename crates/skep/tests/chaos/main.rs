@@ -14,6 +14,7 @@ mod bench;
 mod builds;
 mod commands;
 mod criu;
+mod events;
 mod examples;
 mod full_disk;
 mod hosts;
