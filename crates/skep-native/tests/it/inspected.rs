@@ -1,6 +1,9 @@
 //! Requests that rules look into: headers that are put into them, requests that are not let through,
 //! limits, and the ways around that.
 
+pub(crate) mod limited;
+pub(crate) mod other_hosts;
+
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
@@ -18,14 +21,14 @@ use skep_isolation::{Isolation as _, Launched};
 use skep_native::Defence;
 use skep_testkit::wait_until;
 use skep_types::{
-    Connections, Egress, Redacted, RequestPatternWords, RequestRuleWords, RequestRules, SandboxId,
-    TemplatePart, ValueRequest,
+    Connections, Egress, Redacted, RequestRuleWords, RequestRules, SandboxId, TemplatePart,
+    ValueRequest,
 };
 use tempfile::TempDir;
 
 use crate::bench::{Bench, DEADLINE};
 use crate::named_hosts::{NOWHERE, launch, only, say, status, told};
-use crate::secure::{AUTHORITY, TlsClient, arguments};
+use crate::secure::{AUTHORITY, TlsClient};
 use crate::uplink::Uplink;
 use crate::web::{TLS, WEB, resolver};
 
@@ -35,11 +38,6 @@ crate::tests![
     a_changed_secret_is_in_the_next_request_and_a_missing_one_stops_it,
     a_request_for_another_host_is_refused_inside_the_connection,
     what_two_readers_would_see_differently_is_written_anew,
-    requests_that_no_pattern_has_are_refused_with_and_without_tls,
-    limits_of_requests_and_bytes_hold,
-    a_host_that_cannot_prove_its_name_gets_nothing,
-    a_host_that_imitates_the_authority_of_sandboxes_gets_nothing,
-    a_redirect_carries_no_value_to_another_host,
     rules_hold_where_every_address_is_reached,
     whoever_reads_the_sandbox_never_sees_a_value,
     connections_that_a_new_rule_would_look_into_are_cut,
@@ -457,192 +455,6 @@ async fn what_two_readers_would_see_differently_is_written_anew() {
         count(&said, "GET /hidden HTTP/1.1\n") == 1 && count(&said, "mine") == 1,
         "{said}"
     );
-    world.finish(vec![sandbox]).await;
-}
-
-async fn requests_that_no_pattern_has_are_refused_with_and_without_tls() {
-    let world = World::new().await;
-    let rule = RequestRuleWords {
-        requests: Some(vec![RequestPatternWords {
-            methods: vec!["GET".into()],
-            paths: vec!["/v1/*".into()],
-        }]),
-        ..RequestRuleWords::default()
-    };
-    let egress = ruled(only(&["a.tls.test"]), "a.tls.test", rule);
-    let (id, sandbox) = launch(&world.bench, egress).await;
-    let client = world.client(&sandbox);
-    let request = |method: &str, path: &str| {
-        format!("{method} {path} HTTP/1.1\r\nHost: a.tls.test\r\nConnection: close\r\n\r\n")
-    };
-    for (method, path, expected) in [
-        ("GET", "/v1/a?token=1", "200"),
-        ("POST", "/v1/a?token=1", "403"),
-        ("GET", "/v1/../a", "403"),
-    ] {
-        let said = client.say("a.tls.test", &request(method, path));
-        assert_eq!(status(&said), expected, "{said}");
-        let plain = say(&sandbox, WEB, request(method, path).as_bytes()).await;
-        assert_eq!(status(&plain), expected, "{plain}");
-        for said in [said, plain] {
-            let is_told = said.contains("do not allow this method and path");
-            assert_eq!(is_told, expected == "403", "{said}");
-        }
-    }
-    let log = [
-        "a.tls.test GET /v1/a 200 a.tls.test",
-        "a.tls.test GET /v1/a 200 a.tls.test",
-        "a.tls.test POST /v1/a 403 a.tls.test refused",
-        "a.tls.test POST /v1/a 403 a.tls.test refused",
-        "a.tls.test GET /v1/../a 403 a.tls.test refused",
-        "a.tls.test GET /v1/../a 403 a.tls.test refused",
-    ];
-    world.check_log(&id, &log).await;
-    world.finish(vec![sandbox]).await;
-    let world = World::without(Defence::InspectedRequests).await;
-    let rule = RequestRuleWords {
-        requests: Some(vec![RequestPatternWords {
-            methods: vec!["GET".into()],
-            paths: vec!["/v1/*".into()],
-        }]),
-        ..RequestRuleWords::default()
-    };
-    let egress = ruled(only(&["a.tls.test"]), "a.tls.test", rule);
-    let (_, sandbox) = launch(&world.bench, egress).await;
-    let client = world.client_of_hosts(&sandbox);
-    let said = client.say("a.tls.test", &request("POST", "/v1/../a"));
-    let plain = say(&sandbox, WEB, request("POST", "/v1/../a").as_bytes()).await;
-    assert_eq!((status(&said), status(&plain)), ("200", "200"));
-    world.finish(vec![sandbox]).await;
-}
-
-async fn limits_of_requests_and_bytes_hold() {
-    let world = World::new().await;
-    let rule = RequestRuleWords {
-        requests_per_minute: Some(3),
-        ..RequestRuleWords::default()
-    };
-    let egress = ruled(only(&["*.tls.test"]), "a.tls.test", rule);
-    let (_, sandbox) = launch(&world.bench, egress).await;
-    let line = "GET a.tls.test /";
-    let said = world
-        .client(&sandbox)
-        .ask("a.tls.test", &[line, line, line, line]);
-    assert_eq!(count(&said, "status 200"), 3, "{said}");
-    assert!(
-        said.contains("status 429") && said.contains("of this minute are used up"),
-        "{said}"
-    );
-    // Bytes are counted without a look inside.
-    let rule = RequestRuleWords {
-        bytes: Some(20_000),
-        ..RequestRuleWords::default()
-    };
-    let egress = ruled(only(&["*.tls.test"]), "b.tls.test", rule);
-    sandbox.set_egress(egress, Connections::Cut).await.unwrap();
-    let theirs = world.client_of_hosts(&sandbox);
-    let large = get("b.tls.test", &format!("X-Large: {}\r\n", "x".repeat(5_000)));
-    let mut answered = 0;
-    while status(&theirs.say("b.tls.test", &large)) == "200" {
-        answered += 1;
-        assert!(answered < 4, "nothing stops it");
-    }
-    assert!(answered > 0);
-    world.finish(vec![sandbox]).await;
-    let world = World::without(Defence::InspectedRequests).await;
-    let rule = RequestRuleWords {
-        requests_per_minute: Some(3),
-        bytes: Some(20_000),
-        ..RequestRuleWords::default()
-    };
-    let egress = ruled(only(&["*.tls.test"]), "b.tls.test", rule);
-    let (_, sandbox) = launch(&world.bench, egress).await;
-    let client = world.client_of_hosts(&sandbox);
-    for _ in 0..4 {
-        assert_eq!(status(&client.say("b.tls.test", &large)), "200");
-    }
-    world.finish(vec![sandbox]).await;
-}
-
-async fn a_host_that_cannot_prove_its_name_gets_nothing() {
-    let world = World::new().await;
-    let egress = ruled(only(&["x.b.tls.test"]), "x.b.tls.test", with_key());
-    let (_, sandbox) = launch(&world.bench, egress).await;
-    let said = world
-        .client(&sandbox)
-        .say("x.b.tls.test", &get("x.b.tls.test", ""));
-    assert!(
-        status(&said) == "502" && said.contains("cannot be verified"),
-        "{said}"
-    );
-    world.finish(vec![sandbox]).await;
-}
-
-async fn a_host_that_imitates_the_authority_of_sandboxes_gets_nothing() {
-    // Its own, which sandboxes trust for every host, and one that somebody has made in its likeness.
-    let alike = tempfile::tempdir().unwrap();
-    for (of_another, trusts_it, expected) in [
-        (false, false, "502"),
-        (true, false, "502"),
-        // It is the list of authorities that keeps it out.
-        (false, true, "200"),
-    ] {
-        let mut setup = Setup::new();
-        let authority = if of_another {
-            authority_in(&alike)
-        } else {
-            Arc::clone(&setup.authority)
-        };
-        let name = "a.tls.test".parse().unwrap();
-        let shown = authority.issue(&name, SystemTime::now()).unwrap();
-        setup.shown = arguments(&shown.certificate, &shown.key);
-        if trusts_it {
-            setup.roots += &std::fs::read_to_string(authority.certificate_file()).unwrap();
-        }
-        let world = World::of(setup).await;
-        let egress = ruled(only(&["a.tls.test"]), "a.tls.test", with_key());
-        let (_, sandbox) = launch(&world.bench, egress).await;
-        let said = world
-            .client(&sandbox)
-            .say("a.tls.test", &get("a.tls.test", ""));
-        assert_eq!(status(&said), expected, "{said}");
-        assert_eq!(said.contains("cannot be verified"), !trusts_it, "{said}");
-        assert_eq!(said.contains(SECRET), trusts_it, "{said}");
-        world.finish(vec![sandbox]).await;
-    }
-}
-
-async fn a_redirect_carries_no_value_to_another_host() {
-    let world = World::new().await;
-    let egress = ruled(only(&["*.tls.test"]), "a.tls.test", with_key());
-    let (id, sandbox) = launch(&world.bench, egress).await;
-    let (client, theirs) = (world.client(&sandbox), world.client_of_hosts(&sandbox));
-    let sent_on = "GET /to/b.tls.test HTTP/1.1\r\nHost: a.tls.test\r\nConnection: close\r\n\r\n";
-    let said = client.say("a.tls.test", sent_on);
-    assert!(
-        status(&said) == "302" && said.contains("location: https://b.tls.test/x\r\n"),
-        "{said}"
-    );
-    assert_eq!(count(&said, SECRET), 0, "{said}");
-    let said = theirs.say("b.tls.test", &get("b.tls.test", ""));
-    assert_eq!((status(&said), count(&said, "x-key")), ("200", 0), "{said}");
-    // Nobody but the program goes there.
-    let log = [
-        "a.tls.test GET /to/b.tls.test 302 *.tls.test",
-        "b.tls.test - - - *.tls.test",
-    ];
-    world.check_log(&id, &log).await;
-    // A rule that is for both hosts carries it along.
-    let both = ruled(only(&["*.tls.test"]), "*.tls.test", with_key());
-    sandbox.set_egress(both, Connections::Cut).await.unwrap();
-    let said = client.say("b.tls.test", &get("b.tls.test", ""));
-    assert_eq!(count(&said, SECRET), 1, "{said}");
-    // And to a host that is not allowed nothing leads.
-    let denied = ruled(only(&["a.tls.test"]), "a.tls.test", with_key());
-    sandbox.set_egress(denied, Connections::Cut).await.unwrap();
-    assert_eq!(status(&client.say("a.tls.test", sent_on)), "302");
-    let said = client.say("b.tls.test", &get("b.tls.test", ""));
-    assert!(said.contains("AccessDenied"), "{said}");
     world.finish(vec![sandbox]).await;
 }
 

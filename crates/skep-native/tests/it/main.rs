@@ -63,6 +63,8 @@ fn main() -> ExitCode {
                 policy::TESTS,
                 named_hosts::TESTS,
                 inspected::TESTS,
+                inspected::limited::TESTS,
+                inspected::other_hosts::TESTS,
                 own_proxy::TESTS,
                 life::TESTS,
                 checks::TESTS,

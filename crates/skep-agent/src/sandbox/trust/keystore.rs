@@ -25,7 +25,7 @@ const DIGEST: usize = 20;
 const PASSWORD: &str = "changeit";
 const SALT: &[u8] = b"Mighty Aphrodite";
 
-/// Why a keystore cannot be added to.
+/// Reason for which a keystore cannot be added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeystoreError {
     /// It may be PKCS #12, which Java reads as well.
@@ -84,7 +84,7 @@ pub(super) fn with_certificate(
     Ok(Some(changed))
 }
 
-/// What stands before the digest, if that is right.
+/// The bytes before the digest, if that is right.
 fn checked(keystore: &[u8]) -> Result<&[u8], KeystoreError> {
     let mut head = Reader(keystore);
     let starts = head.number() == Ok(MAGIC) && head.number() == Ok(VERSION);
@@ -124,7 +124,7 @@ struct Entry<'a> {
     certificate: Option<&'a [u8]>,
 }
 
-/// What of a keystore has not been read yet.
+/// Bytes of a keystore that have not been read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -4,8 +4,10 @@ use super::{Control, Edge};
 
 const NAMED: &str = "skep-native/tests/it/named_hosts.rs";
 const INSPECTED: &str = "skep-native/tests/it/inspected.rs";
+const OTHER_HOSTS: &str = "skep-native/tests/it/inspected/other_hosts.rs";
+const LIMITED: &str = "skep-native/tests/it/inspected/limited.rs";
 
-/// In tests of both files the world is namespaces of the test, with an authority of its own.
+/// Attacks whose world is namespaces of the test, with an authority of its own.
 pub(super) const EDGES: &[Edge] = &[
     Edge {
         group: "names",
@@ -83,7 +85,7 @@ pub(super) const EDGES: &[Edge] = &[
         group: "inside TLS",
         tries: "Sends methods and paths that its rule does not have.",
         test: (
-            INSPECTED,
+            LIMITED,
             "requests_that_no_pattern_has_are_refused_with_and_without_tls",
         ),
         control: Control::Same("where nobody reads inside, they are answered"),
@@ -91,14 +93,14 @@ pub(super) const EDGES: &[Edge] = &[
     Edge {
         group: "inside TLS",
         tries: "Sends more requests and bytes than its rule has.",
-        test: (INSPECTED, "limits_of_requests_and_bytes_hold"),
+        test: (LIMITED, "limits_of_requests_and_bytes_hold"),
         control: Control::Same("where nobody counts, all are answered"),
     },
     Edge {
         group: "secrets",
         tries: "Has a host show a certificate of the authority that sandboxes trust, or of one made in its likeness, so that it is sent a secret.",
         test: (
-            INSPECTED,
+            OTHER_HOSTS,
             "a_host_that_imitates_the_authority_of_sandboxes_gets_nothing",
         ),
         control: Control::Same("where that authority vouches for hosts, too, it gets the secret"),
@@ -106,7 +108,7 @@ pub(super) const EDGES: &[Edge] = &[
     Edge {
         group: "secrets",
         tries: "Has an allowed host redirect it, so that a secret goes to another.",
-        test: (INSPECTED, "a_redirect_carries_no_value_to_another_host"),
+        test: (OTHER_HOSTS, "a_redirect_carries_no_value_to_another_host"),
         control: Control::Same("a rule that is for both hosts sends it to both"),
     },
     Edge {

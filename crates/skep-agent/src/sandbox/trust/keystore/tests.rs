@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// What `keytool` says, where there is one.
+/// The words of `keytool`, where there is one.
 fn keytool(folder: &std::path::Path, arguments: &[&str]) -> Option<String> {
     let keystore = folder.join("cacerts");
     let mut keytool = Command::new("keytool");
