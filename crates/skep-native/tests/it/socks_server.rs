@@ -2,7 +2,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Port at which it lets everybody in who names this user and password, or none.
 pub(crate) const SOCKS: u16 = 1080;
@@ -37,7 +39,7 @@ pub(crate) fn serve() {
     let told = Arc::clone(&asked);
     std::thread::spawn(move || {
         for stream in log.incoming() {
-            let text = told.lock().unwrap().clone();
+            let text = told.lock().clone();
             stream.unwrap().write_all(text.as_bytes()).ok();
         }
     });
@@ -81,10 +83,7 @@ fn lead(mut client: TcpStream, asked: &Asked, verdict: u8) -> std::io::Result<()
         (text(&mut client)?, Ipv4Addr::LOCALHOST)
     };
     let port = u16::from_be_bytes(read(&mut client)?);
-    asked
-        .lock()
-        .unwrap()
-        .push_str(&format!("{user} {host}:{port}\n"));
+    asked.lock().push_str(&format!("{user} {host}:{port}\n"));
     client.write_all(&[5, verdict, 0, 1, 0, 0, 0, 0, 0, 0])?;
     if verdict != 0 {
         return Ok(());
