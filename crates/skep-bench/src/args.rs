@@ -133,7 +133,7 @@ pub(crate) enum Part {
         #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
         size: u32,
     },
-    /// Requests of a sandbox through its egress proxy, beside a direct link and Debian's squid
+    /// Traffic through the egress proxy of a sandbox, beside a direct link and Debian's squid
     Egress {
         /// Mebibytes to fetch
         #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]

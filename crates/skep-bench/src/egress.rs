@@ -53,7 +53,7 @@ const KEPT: u32 = 50;
 const NEW: u32 = 10;
 /// Connections that are held for a sample of memory: fewer than a sandbox may have.
 const HELD: u32 = 200;
-/// Samples of memory, each with a proxy that has not had a connection before.
+/// Samples of memory, each of a proxy that has not had a connection before.
 const WEIGHED: u32 = 3;
 
 /// All that is measured of one route.
@@ -312,9 +312,11 @@ fn rules(looks_inside: bool) -> NetworkUpdate {
 fn first_process(bench: &mut Bench<'_>, sandbox: &Sandbox) -> Result<u32, BenchError> {
     let id = &sandbox.id;
     let own = bench.own_server()?;
-    own.group(id)?
+    let processes = own
+        .group(id)?
         .processes_of(id)
-        .map_err(local("look into the cgroup of", PathBuf::from(id)))?
+        .map_err(local("look into the cgroup of", PathBuf::from(id)))?;
+    processes
         .first()
         .copied()
         .ok_or_else(|| BenchError::Unexpected {

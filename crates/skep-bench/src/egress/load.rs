@@ -33,7 +33,7 @@ pub(super) struct Load {
 /// The way to the host.
 struct Route {
     tls: Arc<ClientConfig>,
-    /// Address that it connects to: the host, or a proxy that is asked for it.
+    /// Address that it connects to: of the host, or of a proxy that is asked for it.
     at: SocketAddr,
     asks_proxy: bool,
 }
