@@ -10,7 +10,13 @@ use crate::bench::Bench;
 crate::tests![
     how_long_a_launch_and_a_destruction_take,
     how_long_a_policy_of_a_hundred_rules_takes,
+    what_policies_of_many_sandboxes_cost,
 ];
+
+/// Sandboxes that have policies of their own, unless somebody says otherwise.
+const POLICIES: usize = 1000;
+/// Time in which they do nothing.
+const WINDOW: Duration = Duration::from_secs(20);
 
 async fn how_long_a_launch_and_a_destruction_take() {
     // Where the time goes is told by the server's own log.
@@ -34,42 +40,95 @@ async fn how_long_a_launch_and_a_destruction_take() {
 
 async fn how_long_a_policy_of_a_hundred_rules_takes() {
     let bench = Bench::new().await;
-    let rules = |last: u8| EgressRules {
+    time_launches(&bench).await;
+    bench.finish().await;
+}
+
+async fn what_policies_of_many_sandboxes_cost() {
+    let bench = Bench::new().await;
+    say("alone");
+    time_launches(&bench).await;
+    let mut standing = Vec::with_capacity(POLICIES);
+    for number in 0..POLICIES {
+        standing.push(bench.native().launch(ruled(&bench, number)).await.unwrap());
+    }
+    say(&format!("beside {POLICIES} policies of a hundred rules"));
+    time_launches(&bench).await;
+    let before = processor_time();
+    tokio::time::sleep(WINDOW).await;
+    let idle = processor_time() - before;
+    say(&format!(
+        "processor time of the backend with {POLICIES} policies, idle for {WINDOW:?}: {idle:?}"
+    ));
+    for sandbox in standing {
+        sandbox.destroy().await.unwrap();
+    }
+    bench.finish().await;
+}
+
+/// Order of a sandbox with a hundred rules, which few others have.
+fn ruled(bench: &Bench, number: usize) -> LaunchRequest {
+    LaunchRequest {
+        egress: a_hundred_rules(number),
+        ..bench.request()
+    }
+}
+
+fn a_hundred_rules(number: usize) -> Egress {
+    let last = number % 250;
+    let rules = EgressRules {
         denied: (0..100)
             .map(|third| format!("192.0.{third}.{last}"))
             .collect(),
         ..EgressRules::default()
     };
-    let (mut open, mut ruled, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+    Egress::new(rules).unwrap()
+}
+
+/// Launches with and without rules, and changes of rules.
+async fn time_launches(bench: &Bench) {
+    let (mut open, mut with_rules, mut changes) = (Vec::new(), Vec::new(), Vec::new());
     // By turns, so that what else the host does is shared.
     for _ in 0..60 {
-        for (egress, times) in [
-            (Egress::default(), &mut open),
-            (Egress::new(rules(1)).unwrap(), &mut ruled),
+        for (request, times) in [
+            (bench.request(), &mut open),
+            (ruled(bench, 1), &mut with_rules),
         ] {
-            let request = LaunchRequest {
-                egress,
-                ..bench.request()
-            };
             let start = Instant::now();
             let sandbox = bench.native().launch(request).await.unwrap();
             times.push(start.elapsed());
-            let egress = Egress::new(rules(2)).unwrap();
             let start = Instant::now();
-            sandbox.set_egress(egress, Connections::Cut).await.unwrap();
+            sandbox
+                .set_egress(a_hundred_rules(2), Connections::Cut)
+                .await
+                .unwrap();
             changes.push(start.elapsed());
             sandbox.destroy().await.unwrap();
         }
     }
     report("launch without rules", &mut open);
-    report("launch with a hundred rules", &mut ruled);
+    report("launch with a hundred rules", &mut with_rules);
     report("change of a hundred rules", &mut changes);
-    bench.finish().await;
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are for people")]
+/// Processor time of all threads of this process, which is the backend, until now.
+fn processor_time() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let nanoseconds = threads.map(|thread| {
+        let text = std::fs::read_to_string(thread.unwrap().path().join("schedstat")).unwrap();
+        let first = text.split_whitespace().next().unwrap();
+        first.parse::<u64>().unwrap()
+    });
+    Duration::from_nanos(nanoseconds.sum())
+}
+
 fn report(what: &str, times: &mut [Duration]) {
     times.sort();
     let at = |percent: usize| times[times.len() * percent / 100];
-    println!("{what}: p50 {:?}, p95 {:?}", at(50), at(95));
+    say(&format!("{what}: p50 {:?}, p95 {:?}", at(50), at(95)));
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are for people")]
+fn say(line: &str) {
+    println!("{line}");
 }
