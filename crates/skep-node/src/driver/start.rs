@@ -70,12 +70,14 @@ impl Driver {
         if spec.egress.is_open() {
             return Some(spare);
         }
-        let connections = match spec.template.start {
-            None => Connections::None,
-            // What the template starts may have begun some.
-            Some(_) => Connections::Cut,
-        };
-        let setting = spare.launched.set_egress(spec.egress.clone(), connections);
+        if spec.template.start.is_some() {
+            // What the template starts has had a network that its owner does not allow.
+            spare.launched.dispose().await;
+            return None;
+        }
+        let setting = spare
+            .launched
+            .set_egress(spec.egress.clone(), Connections::None);
         match trace::step(debug_span!("set policy of spare"), setting).await {
             Ok(()) => Some(spare),
             Err(error) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use skep_node::CreateError;
 use skep_testkit::wait_until;
-use skep_types::{Redacted, SandboxSpec, TemplateStart};
+use skep_types::{Egress, Redacted, SandboxSpec, TemplateStart};
 
 use crate::{TestHost, spec};
 
@@ -42,11 +42,8 @@ async fn a_sandbox_that_does_not_become_ready_is_none() {
     assert_eq!(host.isolation.living(), []);
 }
 
-#[tokio::test]
-async fn a_start_command_knows_the_variables_of_whoever_asked() {
-    let host = TestHost::default();
-    let node = host.node_with_spares(1);
-    let mut spec = spec_with_start();
+/// Waits until a spare of the sandbox is ready and takes its name.
+async fn claim_spare(node: &skep_node::Node, spec: &mut SandboxSpec) -> String {
     node.warm(spec.kind());
     wait_until(Duration::from_secs(10), async || {
         match node.spares().ready {
@@ -55,10 +52,37 @@ async fn a_start_command_knows_the_variables_of_whoever_asked() {
         }
     })
     .await;
+    spec.id = node.id_for(&spec.kind());
+    spec.id.to_string()
+}
+
+/// The command of a spare runs before anybody has said what it may reach.
+#[tokio::test]
+async fn a_start_command_runs_under_the_rules_of_the_owner_alone() {
+    let host = TestHost::default();
+    let node = host.node_with_spares(1);
+    let mut spec = spec_with_start();
+    let id = claim_spare(&node, &mut spec).await;
+    spec.egress = Egress::closed();
+    node.create(spec).await.unwrap();
+    let starts = || host.agents.started.lock().clone().into_iter();
+    let mine = starts().filter(|(sandbox, _)| *sandbox == id);
+    assert_eq!(
+        mine.count(),
+        2,
+        "in the spare that went, and in the sandbox"
+    );
+    assert_eq!(host.isolation.living().len(), 1);
+}
+
+#[tokio::test]
+async fn a_start_command_knows_the_variables_of_whoever_asked() {
+    let host = TestHost::default();
+    let node = host.node_with_spares(1);
+    let mut spec = spec_with_start();
+    let id = claim_spare(&node, &mut spec).await;
     let variable = ("WHO".to_owned(), "me".to_owned());
     spec.env = Redacted::new(vec![variable]);
-    spec.id = node.id_for(&spec.kind());
-    let id = spec.id.to_string();
     node.create(spec).await.unwrap();
     let started = host.agents.started.lock().clone();
     let mine = started.iter().filter(|(sandbox, _)| *sandbox == id);
