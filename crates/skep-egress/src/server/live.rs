@@ -154,11 +154,21 @@ impl Live {
             treatment: asked.treatment,
             socket,
         };
-        if !self.is_treated_right(&held) || !self.is_led_right(&held) {
+        // The policy may have changed while it was dialled, and the end is not what was asked for
+        // where a name led there.
+        if !self.may_stay(&held) {
             return Err(Refusal::BrokenOff);
         }
         connections.held.insert(asked.connection, held);
         Ok(rule)
+    }
+
+    /// Returns true if the policy in force lets a connection lead where it does, as it does.
+    fn may_stay(&self, held: &Held) -> bool {
+        let host = held.host.as_ref();
+        self.gate.may_stay(host, held.port, held.end.address)
+            && self.is_treated_right(held)
+            && self.is_led_right(held)
     }
 
     /// Returns true if the rules in force want no more to be done with a connection than is done.
@@ -200,10 +210,7 @@ impl Live {
     pub(super) fn cut(&self) {
         let mut connections = self.connections.lock();
         connections.held.retain(|_, held| {
-            let host = held.host.as_ref();
-            let stays = self.gate.may_stay(host, held.port, held.end.address)
-                && self.is_treated_right(held)
-                && self.is_led_right(held);
+            let stays = self.may_stay(held);
             if !stays {
                 held.end();
             }

@@ -74,7 +74,8 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Returns true for names of hosts; addresses, which end in a number, are none.
+/// Returns true for names of hosts; addresses, which end in a number, are none. Resolvers read
+/// numbers in hexadecimal, too.
 pub(super) fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -84,9 +85,11 @@ pub(super) fn is_host_name(name: &str) -> bool {
             && !label.ends_with('-')
     };
     let last = name.rsplit('.').next().unwrap_or_default();
-    name.len() <= LONGEST
-        && name.split('.').all(is_label)
-        && !last.bytes().all(|byte| byte.is_ascii_digit())
+    let is_number = match last.strip_prefix("0x").or(last.strip_prefix("0X")) {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => last.bytes().all(|byte| byte.is_ascii_digit()),
+    };
+    name.len() <= LONGEST && name.split('.').all(is_label) && !is_number
 }
 
 #[cfg(test)]
@@ -129,8 +132,30 @@ mod tests {
         let long = format!("{}.com", "x".repeat(64));
         let longer = ["x"; 200].join(".");
         for text in [
-            "", ".", "a..b", ".a", "a.", "-a.com", "a-.com", "a b", "a/b", "http://a", "a:80",
-            "*.*", "**", "*a.com", "a.*", "*.", "1.2.3.4", "1.2", "büro.de", "a\0b", &long,
+            "",
+            ".",
+            "a..b",
+            ".a",
+            "a.",
+            "-a.com",
+            "a-.com",
+            "a b",
+            "a/b",
+            "http://a",
+            "a:80",
+            "*.*",
+            "**",
+            "*a.com",
+            "a.*",
+            "*.",
+            "1.2.3.4",
+            "1.2",
+            "0x7f000001",
+            "0xA9.0XFE",
+            "127.0x",
+            "büro.de",
+            "a\0b",
+            &long,
             &longer,
         ] {
             assert_eq!(text.parse::<HostPattern>(), Err(HostPatternError), "{text}");

@@ -65,12 +65,21 @@ async fn named(
     host: &HostName,
     port: u16,
 ) -> Result<(TcpStream, End), Refusal> {
+    if is_local(host) {
+        return Err(Refusal::NoAddress);
+    }
     let stream = through(gate, &proxy, Target::Name(host), port).await?;
     let end = End {
         address: None,
         through: Some(proxy),
     };
     Ok((stream, end))
+}
+
+/// Returns true for names of whoever looks them up, which would be the proxy.
+fn is_local(host: &HostName) -> bool {
+    let name = host.as_str();
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Connects to the proxy, and has it connect to the target.
