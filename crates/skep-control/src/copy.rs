@@ -42,7 +42,7 @@ impl Control {
         let (control, caller, id) = (self.clone(), caller.clone(), id.clone());
         let forking = self.detached("fork sandbox", async move {
             let (_, status) = control.changeable_entry(&caller, &id).await?;
-            let (egress, on_timeout) = (status.egress, status.on_timeout);
+            let on_timeout = status.on_timeout;
             if status.phase == Phase::Paused {
                 return Err(conflict(&id, status.phase).into());
             }
@@ -52,6 +52,12 @@ impl Control {
             let what = (ImageKind::Memory, ImagePurpose::Copy);
             let taken = control.take_checkpoint(&caller, &id, what);
             let (source, checkpoint) = taken.await?;
+            // Rules that came while the memory was copied hold for the copies, too, unless their
+            // source has ended since.
+            let egress = match control.changeable_entry(&caller, &id).await {
+                Ok((_, now)) => now.egress,
+                Err(_) => status.egress,
+            };
             // A resume may have given it another fate than it was ordered with.
             let source = Order {
                 on_timeout,
