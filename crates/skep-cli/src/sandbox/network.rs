@@ -142,6 +142,12 @@ impl NetworkArgs {
         let sandbox = client.sandbox(&id);
         let update = self.rules.update()?;
         if self.clear || update != NetworkUpdate::default() {
+            if !self.clear && has_proxy(&sandbox.info().await?) {
+                return Err(CliError::input(
+                    format!("{id} has a proxy of its owner's, which these rules would take away"),
+                    "set rules with `egressProxy` through an SDK, or take everything away first, by --clear",
+                ));
+            }
             sandbox.set_network(&update).await?;
             print_note(&format!("{id} has other rules, from now on"));
         }
@@ -221,6 +227,12 @@ fn requests_of(host: &str, rule: NetworkRule) -> Vec<(&'static str, String)> {
     limit(limits.bytes, "bytes");
     limit(limits.bytes_per_second, "bytes a second");
     lines
+}
+
+/// Returns true if everything the sandbox sends goes through a proxy, which no option here sets.
+fn has_proxy(detail: &SandboxDetail) -> bool {
+    let network = detail.network.as_ref();
+    network.is_some_and(|network| network.egress_proxy.is_some())
 }
 
 fn rows(detail: &SandboxDetail) -> Vec<Vec<String>> {

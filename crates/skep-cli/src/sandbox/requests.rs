@@ -1,6 +1,7 @@
 //! `skep sandbox requests`
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use clap::Args;
@@ -101,6 +102,10 @@ fn reached(requests: Vec<SandboxRequest>) -> BTreeSet<String> {
         .filter(|request| request.refusal.is_none());
     let rule = |request: SandboxRequest| {
         let host = request.host?;
+        if host.parse::<Ipv4Addr>().is_ok() {
+            // A connection that nobody read is told by its address, which is no host's name.
+            return None;
+        }
         if USUAL_PORTS.contains(&request.port) {
             return Some(host);
         }
@@ -193,7 +198,12 @@ mod tests {
             port,
             ..passed.clone()
         };
-        let other_ports = [at("a.test", 8443), at("b.test", 8080), at("c.test", 443)];
+        let other_ports = [
+            at("a.test", 8443),
+            at("b.test", 8080),
+            at("c.test", 443),
+            at("198.51.100.7", 22),
+        ];
         let other = SandboxRequest {
             host: Some("evil.test".into()),
             port: 8443,
