@@ -484,7 +484,7 @@ impl Lease {
         Ok(LeaseRecord::new(Recorded {
             id: &self.id,
             slot: self.number.number(),
-            reach: &self.egress.lock().reach(),
+            reach: &self.egress.lock().routed(),
             boot: &self.leases.boot,
             log,
             meter: self.meter,
