@@ -18,6 +18,7 @@ import websocket
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.gateway.managers import GatewayKernelManager
 
+from chromium import Page
 from connections import KEY, TIMEOUT, URL, Connection, of_kind, rest, sandboxes, text, wait_for
 
 pytestmark = pytest.mark.feature("jupyter.clients")
@@ -108,9 +109,9 @@ def test_papermill_runs_a_notebook(gateway, tmp_path):
 
 @pytest.fixture
 def jupyter_server(tmp_path):
-    """`jupyter server --gateway-url`, which is what `jupyter lab` runs for its pages; its address."""
+    """`jupyter lab --gateway-url`; the address of its server, and a header for it."""
     token = "of-the-local-server"
-    program = [sys.executable, "-m", "jupyter", "server", "--no-browser", "--port=0", "--allow-root"]
+    program = [sys.executable, "-m", "jupyterlab", "--no-browser", "--port=0", "--allow-root"]
     options = [f"--gateway-url={URL}", f"--ServerApp.root_dir={tmp_path}", f"--IdentityProvider.token={token}"]
     places = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     environment = {**os.environ, **GATEWAY, **places, "HOME": str(tmp_path)}
@@ -152,6 +153,25 @@ def test_a_server_of_jupyter_passes_its_pages_on(jupyter_server):
         assert text(client.run("print('again')")[0]) == "again\n"
     assert rest("DELETE", f"/api/sessions/{session['id']}", headers=headers, url=url)[0] == 204
     assert kernel not in sandboxes()
+
+
+def test_jupyterlab_runs_a_cell_in_a_sandbox(jupyter_server, tmp_path):
+    """By mouse and keys, in the page of a notebook."""
+    url, headers = jupyter_server
+    cell = nbformat.v4.new_code_cell("import os, matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()\nprint(os.environ['E2B_SANDBOX_ID'])")
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell], metadata=kernel), tmp_path / "a.ipynb")
+    before = set(sandboxes())
+    with Page(tmp_path, f"{url}/lab/tree/a.ipynb?token={headers['Authorization'].split()[1]}") as page:
+        page.click(".jp-Notebook .jp-CodeCell .cm-content")
+        wait_for(lambda: set(sandboxes()) - before, "the notebook has a kernel")
+        wait_for(lambda: page.value("document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'"), "the kernel is idle")
+        page.shift_enter()
+        printed = wait_for(lambda: page.value("document.querySelector('.jp-OutputArea-output pre')?.textContent"), "the cell prints")
+        assert printed.strip() in sandboxes().values()
+        assert wait_for(lambda: page.value("document.querySelector('.jp-RenderedImage img')?.naturalWidth"), "the plot is shown") > 100
+    for kernel in set(sandboxes()) - before:
+        assert rest("DELETE", f"/api/kernels/{kernel}")[0] == 204
 
 
 class Local(Connection):
