@@ -320,7 +320,7 @@ async fn commands_end_with_the_codes_that_people_know() {
         (&[&id, "sh", "-c", "kill -SEGV $$"], 139),
         (&["--timeout", "1", &id, "sleep", "60"], 124),
         (&["-C", "/nowhere", &id, "true"], 125),
-        (&["ix", "true"], 125),
+        (&["ixyzxyzxyz", "true"], 125),
     ] {
         let done = exec(arguments);
         assert_eq!(done.code, Some(code), "{arguments:?}: {}", done.err);
@@ -334,7 +334,7 @@ async fn commands_end_with_the_codes_that_people_know() {
     assert_eq!(told.first().unwrap()["type"], "started");
     assert_eq!(told[1]["base64"], "Yf8=");
     assert_eq!(told.last().unwrap()["code"], 4);
-    let failure = exec(&["--json", "ix", "true"]);
+    let failure = exec(&["--json", "ixyzxyzxyz", "true"]);
     let told: Value = serde_json::from_str(&failure.err).unwrap();
     assert_eq!(told["error"]["exitCode"], 125);
     assert!(!told["error"]["hints"][0].as_str().unwrap().is_empty());
