@@ -80,8 +80,8 @@ pub use server::{ServerCommand, ServerError, ServerProcess};
 pub use skep_http::is_localhost;
 pub use skep_wire::interpreter::{
     AnswerLine, Completeness, CompletenessAnswer, Completions, Context, ContextOptions,
-    ExecuteOptions, Inspection, KernelInfo, LimitOptions, OutputForm, RaisedError, ResultLine,
-    Usage,
+    ExecuteOptions, Inspection, KernelInfo, LimitOptions, OutputForm, RaisedError, RawJson,
+    ResultLine, Usage,
 };
 pub use skep_wire::rest::{
     ApiKey, AssignedTags, BuildLogEntry, BuildReason, BuildStatus, BuildStep, CreatedApiKey,

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
+use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
@@ -32,6 +33,13 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LARGEST_MESSAGE: usize = 16 << 20;
 
 type Sender = SplitSink<WebSocket, Message>;
+
+/// Content of an `input_reply`.
+#[derive(Default, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    value: String,
+}
 
 /// The client has gone, or does not read.
 struct Gone;
@@ -123,8 +131,8 @@ async fn read(kernel: &Kernel, client: &Client, form: Form, mut receiver: SplitS
             Channel::Control => kernel.control(client, &request).await,
             Channel::Stdin => {
                 if request.kind == "input_reply" {
-                    let value = request.content["value"].as_str().unwrap_or_default();
-                    kernel.answer_input(client, value.to_owned());
+                    let answer: Answer = request.read().unwrap_or_default();
+                    kernel.answer_input(client, answer.value);
                 }
             }
             // Nobody publishes but the kernel.

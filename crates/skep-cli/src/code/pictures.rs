@@ -87,7 +87,8 @@ pub(crate) fn is_picture(result: &ResultLine) -> bool {
 }
 
 fn attachments(result: &ResultLine) -> Vec<Attachment<'_>> {
-    let gif = result.extra.get("image/gif").and_then(|gif| gif.as_str());
+    let gif = result.extra.get("image/gif");
+    let gif = gif.and_then(|gif| gif.read().ok());
     [
         ("png", true, result.png.as_deref()),
         ("jpeg", true, result.jpeg.as_deref()),

@@ -29,6 +29,8 @@ const LARGEST_VALUE: usize = 24 << 10;
 const LARGEST_DATA: usize = 128 << 10;
 /// Number of results that are kept of one execution.
 const MOST_RESULTS: usize = 32;
+/// Longest line of an answer, in bytes: the largest result that is looked at.
+const LONGEST_LINE: usize = 12 << 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -177,7 +179,10 @@ async fn execute(
     context: ContextRef<'_>,
     limit: Duration,
 ) -> Result<Ran, Failure> {
-    let mut options = RunOptions::default();
+    let mut options = RunOptions {
+        longest_line: Some(LONGEST_LINE),
+        ..RunOptions::default()
+    };
     options.skep.limits.time_seconds = Some(limit.as_secs_f64());
     // Tools ask for colours where they think that a notebook shows them.
     options.env.insert("NO_COLOR".to_owned(), "1".to_owned());
@@ -246,6 +251,10 @@ impl Ran {
                 self.count = Some(execution_count)
             }
             AnswerLine::ContextRestarted { reason } => self.restarted = Some(reason),
+            AnswerLine::TooLarge { bytes } => {
+                let said = format!("[an output of {bytes} bytes is too large and was left out]\n");
+                self.stderr.push(&said);
+            }
             AnswerLine::OutputLost { .. }
             | AnswerLine::Output { .. }
             | AnswerLine::InputRequest { .. }
@@ -338,7 +347,7 @@ fn show(answer: &mut Answer, result: &ResultLine) {
             result
                 .json
                 .as_ref()
-                .map(|json| cut(&json.to_string(), LARGEST_VALUE))
+                .map(|json| cut(json.get(), LARGEST_VALUE))
         })
         .or_else(|| text(&result.html))
         .or_else(|| text(&result.svg));
@@ -351,18 +360,20 @@ fn show(answer: &mut Answer, result: &ResultLine) {
 fn bundles(results: Vec<ResultLine>) -> Vec<Map<String, Value>> {
     let mut room = LARGEST_DATA;
     let mut bundle = |result: ResultLine| {
-        let mut bundle = result.into_bundle();
-        for (mime_type, value) in &mut bundle {
-            let size = value.to_string().len();
+        let mut bundle = Map::new();
+        for (mime_type, value) in result.into_bundle(LARGEST_DATA) {
+            let size = value.as_ref().map(|value| value.to_string().len());
             let is_binary = mime_type == "application/pdf"
                 || (mime_type.starts_with("image/") && mime_type != "image/svg+xml");
-            if is_binary {
-                *value = Value::String("[in the content]".to_owned());
-            } else if size > room {
-                *value = Value::String("[too large: write it to a file]".to_owned());
-            } else {
-                room -= size;
-            }
+            let shown = match (value, size) {
+                _ if is_binary => Value::String("[in the content]".to_owned()),
+                (Some(value), Some(size)) if size <= room => {
+                    room -= size;
+                    value
+                }
+                _ => Value::String("[too large: write it to a file]".to_owned()),
+            };
+            bundle.insert(mime_type, shown);
         }
         bundle
     };
