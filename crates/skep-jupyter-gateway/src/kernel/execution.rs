@@ -1,5 +1,8 @@
 //! Running code for an `execute_request`.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_client::{
@@ -8,6 +11,7 @@ use skep_client::{
 };
 use skep_telemetry::Chain;
 use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until};
 
 use super::output::{Kind, Output, Raised};
 use super::owner::Next;
@@ -20,6 +24,11 @@ const TEXT: usize = 1 << 20;
 /// Longest line of an answer: a bit more than the largest output that clients take.
 const LONGEST_LINE: usize = 12 << 20;
 
+/// Time limit for a sandbox to say that it runs code, before it says what the code does. One that
+/// was asleep wakes up within it.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for code that was interrupted meanwhile.
+const INTERRUPTED_TIMEOUT: Duration = Duration::from_secs(5);
 /// Note in place of an output.
 const UNREADABLE: &str = "an output could not be read and was left out\n";
 
@@ -45,6 +54,19 @@ struct Run<'a> {
     error: Option<Raised>,
     /// The answer that it waits for.
     answer: Option<oneshot::Receiver<String>>,
+}
+
+/// Reason for which code was not run to its end.
+#[derive(Debug, thiserror::Error)]
+enum Stopped {
+    #[error(transparent)]
+    Failed(#[from] ClientError),
+    /// The sandbox did not say that it runs the code.
+    #[error("the sandbox did not answer within {} s", HEAD_TIMEOUT.as_secs())]
+    Silent,
+    /// It was interrupted before the sandbox said so.
+    #[error("the code was interrupted before it ran")]
+    Interrupted,
 }
 
 /// An event of code that runs.
@@ -84,7 +106,12 @@ impl Kernel {
             has_ended = !self.is_there().await;
             tracing::debug!(error = %Chain(&error), "code of a kernel was not run to its end");
             let message = Chain(&error).to_string();
-            let raised = Raised::by_gateway(name_of(&error), &message);
+            let name = match &error {
+                Stopped::Failed(error) => name_of(error),
+                Stopped::Silent => "KernelUnreachable",
+                Stopped::Interrupted => "KeyboardInterrupt",
+            };
+            let raised = Raised::by_gateway(name, &message);
             self.publish("error", &asked.request.header, &raised).await;
             run.error = Some(raised);
         }
@@ -101,7 +128,7 @@ impl Kernel {
         &self,
         run: &mut Run<'_>,
         mut interrupts: watch::Receiver<u64>,
-    ) -> Result<(), ClientError> {
+    ) -> Result<(), Stopped> {
         let options = RunOptions {
             skep: ExecuteOptions {
                 outputs: OutputForm::Jupyter,
@@ -112,8 +139,12 @@ impl Kernel {
             ..RunOptions::default()
         };
         let interpreter = run.sandbox.interpreter(ContextRef::Id(&self.context.id));
-        let mut execution = interpreter.execute(&run.wanted.code, &options).await?;
+        let executing = interpreter.execute(&run.wanted.code, &options);
+        let (mut execution, is_interrupted) = started(executing, &mut interrupts).await?;
         let id = execution.id.clone().unwrap_or_default();
+        if is_interrupted {
+            interrupts.mark_changed();
+        }
         loop {
             match self.next_event(run, &mut execution, &mut interrupts).await {
                 Event::Line(Ok(Some(line))) => self.show(run, line).await,
@@ -123,7 +154,7 @@ impl Kernel {
                     tracing::debug!(error = %Chain(&error), "a line of an answer is left out");
                     self.note(run, UNREADABLE).await;
                 }
-                Event::Line(Err(error)) => return Err(error),
+                Event::Line(Err(error)) => return Err(error.into()),
                 Event::Interrupt => {
                     let interrupted = run.sandbox.executions().interrupt(&id).await;
                     ignore_ended(interrupted, "is not interrupted");
@@ -297,6 +328,33 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Waits until code is said to run; with what was said comes true if it was interrupted meanwhile.
+/// Giving it up interrupts the code if it does run.
+async fn started<T>(
+    executing: impl Future<Output = Result<T, ClientError>>,
+    interrupts: &mut watch::Receiver<u64>,
+) -> Result<(T, bool), Stopped> {
+    let mut executing = pin!(executing);
+    let mut is_interrupted = false;
+    let mut deadline = Instant::now() + HEAD_TIMEOUT;
+    loop {
+        tokio::select! {
+            execution = &mut executing => return Ok((execution?, is_interrupted)),
+            Ok(()) = interrupts.changed(), if !is_interrupted => {
+                is_interrupted = true;
+                deadline = Instant::now() + INTERRUPTED_TIMEOUT;
+            }
+            () = sleep_until(deadline) => {
+                return Err(if is_interrupted {
+                    Stopped::Interrupted
+                } else {
+                    Stopped::Silent
+                });
+            }
+        }
+    }
+}
+
 /// Code that has ended meanwhile needs neither an interrupt nor an answer.
 fn ignore_ended(done: Result<(), ClientError>, what: &'static str) {
     if let Err(error) = done {
@@ -306,7 +364,26 @@ fn ignore_ended(done: Result<(), ClientError>, what: &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sandbox_that_says_nothing_is_not_waited_for() {
+        let interrupts = watch::Sender::new(0_u64);
+        let began = Instant::now();
+        let silent = started::<()>(pending(), &mut interrupts.subscribe()).await;
+        assert!(matches!(silent, Err(Stopped::Silent)), "{silent:?}");
+        assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
+        let mut interrupted = interrupts.subscribe();
+        interrupts.send_modify(|count| *count += 1);
+        let began = Instant::now();
+        let silent = started::<()>(pending(), &mut interrupted).await;
+        assert!(matches!(silent, Err(Stopped::Interrupted)), "{silent:?}");
+        assert_eq!(began.elapsed().as_secs(), INTERRUPTED_TIMEOUT.as_secs());
+        let runs = started(ready(Ok(1)), &mut interrupts.subscribe()).await;
+        assert!(matches!(runs, Ok((1, false))), "{runs:?}");
+    }
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
