@@ -279,6 +279,28 @@ impl Kernel {
     }
 }
 
+#[cfg(test)]
+impl Kernel {
+    /// A kernel whose API is there.
+    pub(crate) fn at(url: &str) -> Arc<Self> {
+        let api = Api::direct(url, "e2b_a").expect("it is an address");
+        Self::start(KernelOptions {
+            id: "k".to_owned(),
+            spec: "python3".to_owned(),
+            team: "a".to_owned(),
+            sandbox: api.sandbox("i1"),
+            api,
+            context: Context {
+                id: "c".to_owned(),
+                language: "python".to_owned(),
+                cwd: "/".to_owned(),
+            },
+            idle: Duration::from_mins(1),
+            kernels: Kernels::default(),
+        })
+    }
+}
+
 impl Drop for Joined {
     fn drop(&mut self) {
         self.client.close();

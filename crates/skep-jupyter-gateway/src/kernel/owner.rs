@@ -120,3 +120,24 @@ impl Kernel {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kernel_ends_with_the_task_that_answers() {
+        let kernel = Kernel::at("http://127.0.0.1:1");
+        let (_sender, asked) = mpsc::channel(1);
+        {
+            let mut owning = pin!(own(Arc::clone(&kernel), asked));
+            let mut context = std::task::Context::from_waker(Waker::noop());
+            assert!(owning.as_mut().poll(&mut context).is_pending());
+            assert!(!kernel.has_ended());
+        }
+        assert!(kernel.has_ended(), "dropped, as by a panic");
+    }
+}
