@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_client::{
-    AnswerLine, Cause, ClientError, ContextRef, ExecuteOptions, Execution, OutputForm, RawJson,
-    RunOptions, Sandbox,
+    AnswerLine, Cause, ClientError, ContextRef, ExecuteOptions, Execution, Outcome, OutputForm,
+    RawJson, RunOptions, Sandbox,
 };
 use skep_telemetry::Chain;
 use tokio::sync::{oneshot, watch};
@@ -234,6 +234,14 @@ impl Kernel {
             AnswerLine::TooLarge { bytes } => {
                 let text = format!("an output of {bytes} bytes is too large and was left out\n");
                 self.note(run, &text).await;
+            }
+            AnswerLine::Receipt { outcome, .. }
+                if outcome != Outcome::Ok && run.error.is_none() =>
+            {
+                let text = "the code failed, and its error was too large or could not be read";
+                let raised = Raised::by_gateway("Error", text);
+                self.publish("error", parent, &raised).await;
+                run.error = Some(raised);
             }
             // The first four are for clients that ask for the contract's own lines.
             AnswerLine::Stdout { .. }

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use skep_client::{
-    AnswerLine, ContextOptions, ContextRef, Execution, RaisedError, ResultLine, RunOptions,
-    Sandbox, Usage,
+    AnswerLine, ContextOptions, ContextRef, Execution, Outcome, RaisedError, ResultLine,
+    RunOptions, Sandbox, Usage,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -29,6 +29,8 @@ const LARGEST_VALUE: usize = 24 << 10;
 const LARGEST_DATA: usize = 128 << 10;
 /// Number of results that are kept of one execution.
 const MOST_RESULTS: usize = 32;
+/// Size of all of them together, in bytes.
+const LARGEST_RESULTS: usize = 32 << 20;
 /// Longest line of an answer, in bytes: the largest result that is looked at.
 const LONGEST_LINE: usize = 12 << 20;
 
@@ -109,6 +111,7 @@ struct Ran {
     stdout: Captured,
     stderr: Captured,
     results: Vec<ResultLine>,
+    results_size: usize,
     more_results: usize,
     error: Option<RaisedError>,
     usage: Usage,
@@ -241,12 +244,22 @@ impl Ran {
         match line {
             AnswerLine::Stdout { text, .. } => self.stdout.push(&text),
             AnswerLine::Stderr { text, .. } => self.stderr.push(&text),
-            AnswerLine::Result(result) if self.results.len() < MOST_RESULTS => {
-                self.results.push(*result);
+            AnswerLine::Result(result) => {
+                let size = self.results_size.saturating_add(result.size());
+                if self.results.len() < MOST_RESULTS && size <= LARGEST_RESULTS {
+                    self.results_size = size;
+                    self.results.push(*result);
+                } else {
+                    self.more_results += 1;
+                }
             }
-            AnswerLine::Result(_) => self.more_results += 1,
             AnswerLine::Error(error) => self.error = Some(error),
-            AnswerLine::Receipt { usage, .. } => self.usage = usage,
+            AnswerLine::Receipt { usage, outcome } => {
+                self.usage = usage;
+                if outcome != Outcome::Ok && self.error.is_none() {
+                    self.error = Some(untold(outcome));
+                }
+            }
             AnswerLine::NumberOfExecutions { execution_count } => {
                 self.count = Some(execution_count)
             }
@@ -380,6 +393,17 @@ fn bundles(results: Vec<ResultLine>) -> Vec<Map<String, Value>> {
     results.into_iter().map(&mut bundle).collect()
 }
 
+/// The error of code that failed without one that could be read.
+fn untold(outcome: Outcome) -> RaisedError {
+    RaisedError {
+        name: "Error".to_owned(),
+        value: "the code failed, and its error was too large".to_owned(),
+        traceback: String::new(),
+        kind: Some(outcome),
+        exit_status: None,
+    }
+}
+
 fn told(error: &RaisedError) -> String {
     let traceback = plain(&error.traceback);
     let text = if traceback.trim().is_empty() {
@@ -406,4 +430,40 @@ fn cut(text: &str, most: usize) -> String {
     }
     let end = text.floor_char_boundary(most);
     format!("{}\n[…]", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(size: usize) -> AnswerLine {
+        AnswerLine::Result(Box::new(ResultLine {
+            text: Some("x".repeat(size)),
+            ..ResultLine::default()
+        }))
+    }
+
+    #[test]
+    fn results_are_kept_up_to_a_size() {
+        let mut ran = Ran::default();
+        ran.take(result(LARGEST_RESULTS - 1));
+        ran.take(result(2));
+        ran.take(result(1));
+        assert_eq!((ran.results.len(), ran.more_results), (2, 1));
+    }
+
+    #[test]
+    fn code_that_failed_is_no_success_even_if_its_error_was_too_large() {
+        let receipt = |outcome| AnswerLine::Receipt {
+            outcome,
+            usage: Usage::default(),
+        };
+        let mut ran = Ran::default();
+        ran.take(AnswerLine::TooLarge { bytes: 7 });
+        ran.take(receipt(Outcome::Ok));
+        assert_eq!(ran.error, None);
+        assert!(ran.stderr.shown().text.contains("7 bytes"));
+        ran.take(receipt(Outcome::Runtime));
+        assert_eq!(ran.error, Some(untold(Outcome::Runtime)));
+    }
 }

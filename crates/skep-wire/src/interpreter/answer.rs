@@ -241,6 +241,29 @@ pub struct ResultLine {
 }
 
 impl ResultLine {
+    /// Size of all representations together, in bytes.
+    pub fn size(&self) -> usize {
+        let known = [
+            &self.text,
+            &self.html,
+            &self.markdown,
+            &self.svg,
+            &self.png,
+            &self.jpeg,
+            &self.pdf,
+            &self.latex,
+            &self.javascript,
+        ];
+        let values = [&self.json, &self.data, &self.chart].into_iter().flatten();
+        let extra = self.extra.iter();
+        let texts = known.into_iter().flatten();
+        texts
+            .map(String::len)
+            .chain(values.map(|json| json.get().len()))
+            .chain(extra.map(|(mime, json)| mime.len() + json.get().len()))
+            .sum()
+    }
+
     /// All representations by their MIME types, as the kernel sent them.
     ///
     /// Only the quotes of a string in `text/plain` are lost on the wire. A value that is longer than
@@ -378,8 +401,9 @@ mod tests {
         };
         assert!(result.is_main_result);
         assert_eq!(
-            json!(result.into_bundle(1000)),
+            json!(result.clone().into_bundle(1000)),
             json!({"text/plain": "it", "application/json": [1, null], "image/gif": "R0"})
         );
+        assert_eq!(result.size(), "it[1,null]image/gif\"R0\"".len());
     }
 }
