@@ -103,8 +103,9 @@ impl Gateway {
         let metadata = |key: &str| listed.metadata.get(key);
         let spec = metadata(SPEC).ok_or_else(no_kernel)?;
         // Metadata is what somebody has written there.
-        let language = metadata(LANGUAGE).and_then(|name| kernelspecs::known_language(name));
-        let language = language.ok_or_else(no_kernel)?;
+        let language = metadata(LANGUAGE)
+            .and_then(|name| kernelspecs::known_language(name))
+            .ok_or_else(no_kernel)?;
         let sandbox = visitor.client.sandbox(&listed.sandbox_id);
         let context = context_of(&sandbox, language).await?;
         Ok(self.keep(visitor, id.to_owned(), spec.clone(), sandbox, context))

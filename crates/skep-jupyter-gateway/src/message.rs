@@ -101,7 +101,7 @@ impl Request {
         })
     }
 
-    /// What it says.
+    /// Content of the message.
     ///
     /// # Errors
     ///

@@ -239,15 +239,16 @@ mod tests {
             .map(|number| (format!("a/{number}"), Value::Null))
             .collect();
         let text = json!({"output_type": "display_data", "data": data}).to_string();
-        assert!(serde_json::from_str::<Output<'_>>(&text).is_err());
+        let error = serde_json::from_str::<Output<'_>>(&text).unwrap_err();
+        assert!(error.to_string().contains("more than 256"), "{error}");
     }
 
     #[test]
     fn an_error_is_short_enough_for_a_reply() {
         let long = "ü".repeat(LONGEST_TRACEBACK);
-        let text =
+        let sent =
             json!({"output_type": "error", "ename": "E", "evalue": long, "traceback": [long]});
-        let text = text.to_string();
+        let text = sent.to_string();
         let output: Output<'_> = serde_json::from_str(&text).unwrap();
         let raised = serde_json::to_string(&output.raised()).unwrap();
         assert!(raised.len() < 2 * LONGEST_VALUE, "{}", raised.len());
