@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header, redirect};
-use serde::Deserialize;
+use reqwest::{Method, RequestBuilder, Response, Url, header, redirect};
 use serde::de::DeserializeOwned;
 use skep_http::{http_client, is_localhost};
 use skep_wire::headers::{API_KEY, SANDBOX_ID, SANDBOX_PORT};
 
+use crate::answers::{read, refusal};
 use crate::error::{Cause, ClientError};
 use crate::events::Events;
 use crate::keys::ApiKeys;
@@ -24,8 +24,6 @@ use crate::webhooks::Webhooks;
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for a connection to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Length above which the body of a refusal is a page for a browser.
-const LONGEST_REFUSAL: usize = 2000;
 
 /// A connection to one server, with one API key. Cheap to clone.
 #[derive(Clone)]
@@ -62,13 +60,6 @@ fn is_this_host(url: &Url) -> bool {
         let address = bare.parse::<IpAddr>();
         is_localhost(host) || address.is_ok_and(|address| address.is_loopback())
     })
-}
-
-/// Body of a refusal: `message` from our server, `detail` or plain text from interpreters.
-#[derive(Deserialize)]
-struct Refusal {
-    message: Option<String>,
-    detail: Option<serde_json::Value>,
 }
 
 impl Client {
@@ -333,45 +324,6 @@ impl Client {
     }
 }
 
-pub(crate) async fn read<T: DeserializeOwned>(
-    operation: &str,
-    response: Response,
-) -> Result<T, ClientError> {
-    response
-        .json()
-        .await
-        .map_err(|error| ClientError::new(operation, Cause::Answer(Box::new(error.without_url()))))
-}
-
-async fn refusal(response: Response) -> Cause {
-    let status: StatusCode = response.status();
-    let message = response.text().await.ok().and_then(|body| reason(&body));
-    Cause::Refused {
-        status: status.as_u16(),
-        message: message.unwrap_or_else(|| format!("the server answered {status}")),
-    }
-}
-
-/// The part of a refusal's body that a person can read.
-fn reason(body: &str) -> Option<String> {
-    match serde_json::from_str::<Refusal>(body) {
-        Ok(Refusal {
-            message: Some(message),
-            ..
-        }) => Some(message),
-        Ok(Refusal { detail, .. }) => {
-            let detail = detail?;
-            let text = detail.as_str().or_else(|| detail[0]["msg"].as_str());
-            text.map(str::to_owned)
-        }
-        Err(_) => {
-            let text = body.trim();
-            let is_readable = (1..LONGEST_REFUSAL).contains(&text.len()) && !text.starts_with('<');
-            is_readable.then(|| text.to_owned())
-        }
-    }
-}
-
 /// The origin at which all sandboxes of a server are reached, told apart by headers.
 ///
 /// A name `api.<domain>` is the API's alone. On this host the name for sandboxes is known without
@@ -461,23 +413,6 @@ mod tests {
         for address in ["", "127.0.0.1:3000", "ftp://x", "mailto:a@b"] {
             let error = Client::new(address, "").unwrap_err();
             assert!(matches!(error.cause(), Cause::Address(_)), "{address}");
-        }
-    }
-
-    #[test]
-    fn a_refusal_is_read_whoever_wrote_it() {
-        for (body, expected) in [
-            (
-                r#"{"code":404,"message":"no such sandbox"}"#,
-                Some("no such sandbox"),
-            ),
-            (r#"{"detail":"Not Found"}"#, Some("Not Found")),
-            (r#"{"detail":[{"loc":[],"msg":"wrong"}]}"#, Some("wrong")),
-            ("Context x not found", Some("Context x not found")),
-            ("<html>", None),
-            ("", None),
-        ] {
-            assert_eq!(reason(body).as_deref(), expected, "{body}");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::port::Port;
 
 /// Operation of the errors of a stream.
 const FOLLOW: &str = "follow an execution";
-/// No interpreter sends more in one line; a longer one is a broken stream, not a reason to wait.
+/// Longest line unless the caller has another limit.
 const LONGEST_LINE: usize = 256 << 20;
 
 /// An execution, line by line.
@@ -27,6 +27,9 @@ pub struct Execution {
     buffer: BytesMut,
     /// Length of the part of the buffer that is known to have no end of a line in it.
     searched: usize,
+    longest: usize,
+    /// Length of the beginning of a line that is too long, of which nothing is kept.
+    dropped: u64,
     ended: bool,
 }
 
@@ -56,7 +59,7 @@ pub struct ExecutionOutput {
 }
 
 impl Execution {
-    pub(crate) fn new(port: &Port, response: Response) -> Self {
+    pub(crate) fn new(port: &Port, response: Response, longest: Option<usize>) -> Self {
         let id = response.headers().get(EXECUTION_ID);
         Self {
             id: id.and_then(|id| id.to_str().ok()).map(str::to_owned),
@@ -64,12 +67,16 @@ impl Execution {
             body: response.bytes_stream().boxed(),
             buffer: BytesMut::new(),
             searched: 0,
+            longest: longest.unwrap_or(LONGEST_LINE),
+            dropped: 0,
             ended: false,
         }
     }
 
     /// The next line; `None` after [`AnswerLine::EndOfExecution`]. Signs of life and lines that
-    /// this client does not know are left out.
+    /// this client does not know are left out, and in place of a line that is longer than
+    /// [`RunOptions::longest_line`](crate::RunOptions::longest_line) comes
+    /// [`AnswerLine::TooLarge`].
     ///
     /// # Cancel safety
     ///
@@ -78,7 +85,7 @@ impl Execution {
     /// # Errors
     ///
     /// [`Cause::Lost`] if the answer stops before its last line, and [`Cause::Answer`] if a line
-    /// cannot be read.
+    /// cannot be read; the one after that can be asked for.
     pub async fn next(&mut self) -> Result<Option<AnswerLine>, ClientError> {
         while !self.ended {
             match self.take_line()? {
@@ -118,6 +125,7 @@ impl Execution {
                 | AnswerLine::InputRequest { .. }
                 | AnswerLine::ContextRestarted { .. }
                 | AnswerLine::OutputLost { .. }
+                | AnswerLine::TooLarge { .. }
                 | AnswerLine::Keepalive
                 | AnswerLine::EndOfExecution
                 | AnswerLine::Unknown => {}
@@ -131,15 +139,20 @@ impl Execution {
         let rest = &self.buffer[self.searched..];
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
             self.searched = self.buffer.len();
-            if self.searched > LONGEST_LINE {
-                let reason = format!("a line is longer than {LONGEST_LINE} bytes");
-                return Err(self.failed(Cause::Answer(reason.into())));
+            if self.dropped > 0 || self.searched > self.longest {
+                self.dropped += length(&self.buffer);
+                self.buffer = BytesMut::new();
+                self.searched = 0;
             }
             return Ok(None);
         };
         let line = self.buffer.split_to(self.searched + end + 1);
         self.searched = 0;
-        serde_json::from_slice(&line)
+        if self.dropped > 0 || line.len() > self.longest {
+            let bytes = std::mem::take(&mut self.dropped) + length(&line);
+            return Ok(Some(AnswerLine::TooLarge { bytes }));
+        }
+        AnswerLine::read(&line)
             .map(Some)
             .map_err(|error| self.failed(Cause::Answer(Box::new(error))))
     }
@@ -147,6 +160,10 @@ impl Execution {
     fn failed(&self, cause: Cause) -> ClientError {
         self.port.failed(FOLLOW, cause)
     }
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -169,6 +186,8 @@ mod tests {
             body: futures_util::stream::iter(pieces).boxed(),
             buffer: BytesMut::new(),
             searched: 0,
+            longest: 64,
+            dropped: 0,
             ended: false,
         }
     }
@@ -194,6 +213,33 @@ mod tests {
             timestamp: None,
         };
         assert_eq!(lines.await.unwrap(), [stdout, AnswerLine::EndOfExecution]);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_not_kept_and_those_behind_it_come() {
+        const PIECE: &str = "{\"type\":\"stdout\",\"text\":\"aaaaaaaaaaaaaaaaaaa";
+        let mut pieces = vec![PIECE; 1000];
+        pieces.push("\"}\n{\"type\":\"keepalive\"}\n{\"type\":\"end_of_execution\"}\n");
+        let mut execution = execution(&pieces);
+        let mut most = 0;
+        let mut lines = Vec::new();
+        while let Some(line) = execution.next().await.unwrap() {
+            most = most.max(execution.buffer.capacity());
+            lines.push(line);
+        }
+        let bytes = length(PIECE.as_bytes()) * 1000 + 3;
+        let too_large = AnswerLine::TooLarge { bytes };
+        assert_eq!(lines, [too_large, AnswerLine::EndOfExecution]);
+        assert!(most < 4 * (64 + PIECE.len()), "{most}");
+    }
+
+    #[tokio::test]
+    async fn the_line_behind_one_that_cannot_be_read_comes() {
+        let mut execution = execution(&["{\"type\":[]}\n{\"type\":\"end_of_execution\"}\n"]);
+        let error = execution.next().await.unwrap_err();
+        assert!(matches!(error.cause(), Cause::Answer(_)), "{error}");
+        let next = execution.next().await.unwrap();
+        assert_eq!(next, Some(AnswerLine::EndOfExecution));
     }
 
     #[tokio::test]

@@ -34,6 +34,9 @@ pub struct RunOptions {
     pub env: BTreeMap<String, String>,
     /// Limits and secrets. Only Skep understands them.
     pub skep: ExecuteOptions,
+    /// Longest line of the answer that is read, in bytes: one output. In place of a longer one comes
+    /// [`AnswerLine::TooLarge`](crate::AnswerLine::TooLarge). `None` is 256 MiB.
+    pub longest_line: Option<usize>,
 }
 
 impl std::fmt::Debug for RunOptions {
@@ -100,7 +103,7 @@ impl<'a> Interpreter<'a> {
         };
         let request = self.port.request(Method::POST, "/execute").await?;
         let response = self.port.send(&operation, request.json(&body)).await?;
-        Ok(Execution::new(&self.port, response))
+        Ok(Execution::new(&self.port, response, options.longest_line))
     }
 }
 
@@ -303,7 +306,7 @@ impl Executions {
         let request = self.port.request(Method::GET, &path).await?;
         let operation = format!("attach to execution `{id}`");
         let response = self.port.send(&operation, request).await?;
-        Ok(Execution::new(&self.port, response))
+        Ok(Execution::new(&self.port, response, None))
     }
 
     /// Resources that an execution has used until now.

@@ -37,6 +37,7 @@
 //! `examples/sandbox.rs` is this page as a program. [`ServerCommand`] starts a server of one's own,
 //! for tests and benchmarks.
 
+mod answers;
 mod client;
 mod command_stream;
 mod commands;
@@ -73,15 +74,15 @@ pub use files::{FileStream, Files};
 pub use interpreter::{ContextRef, Contexts, Executions, Interpreter, RunOptions};
 pub use keys::ApiKeys;
 pub use port::Port;
-pub use sandbox::{LogQuery, Sandbox};
+pub use sandbox::{LONGEST_EXTENSION, LogQuery, Sandbox};
 pub use sandboxes::Sandboxes;
 pub use secrets::Secrets;
 pub use server::{ServerCommand, ServerError, ServerProcess};
 pub use skep_http::is_localhost;
 pub use skep_wire::interpreter::{
     AnswerLine, Completeness, CompletenessAnswer, Completions, Context, ContextOptions,
-    ExecuteOptions, Inspection, KernelInfo, LimitOptions, OutputForm, RaisedError, ResultLine,
-    Usage,
+    ExecuteOptions, Inspection, KernelInfo, LimitOptions, Outcome, OutputForm, RaisedError,
+    RawJson, ResultLine, Usage,
 };
 pub use skep_wire::rest::{
     ApiKey, AssignedTags, BuildLogEntry, BuildReason, BuildStatus, BuildStep, CreatedApiKey,

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use skep_wire::headers::ACCESS_TOKEN;
 use skep_wire::interpreter::INTERPRETER_PORT;
 
-use crate::client::read;
+use crate::answers::read;
 use crate::error::{Cause, ClientError, Origin};
 use crate::sandbox::Sandbox;
 

@@ -7,7 +7,8 @@ use reqwest::Method;
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::interpreter::INTERPRETER_PORT;
 use skep_wire::rest::{
-    LogEntry, LogLevel, LogsV2, Metric, NetworkUpdate, SandboxDetail, SandboxRequest, SetTimeout,
+    LogEntry, LogLevel, LogsV2, Metric, NetworkUpdate, Refresh, SandboxDetail, SandboxRequest,
+    SetTimeout,
 };
 use tokio::sync::OnceCell;
 
@@ -18,6 +19,9 @@ use crate::files::Files;
 use crate::interpreter::{ContextRef, Contexts, Executions, Interpreter};
 use crate::port::Port;
 use crate::terminals::Terminals;
+
+/// Longest time that a call gives a sandbox whose deadline may be later already.
+pub const LONGEST_EXTENSION: Duration = Duration::from_hours(1);
 
 /// One sandbox, through which it is used and managed. Cheap to clone.
 ///
@@ -134,6 +138,21 @@ impl Sandbox {
         let url = self.url(&["timeout"]);
         let request = self.client.request(Method::POST, url).json(&body);
         let operation = format!("set the timeout of sandbox `{}`", self.id);
+        self.client.send(&operation, request).await.map(drop)
+    }
+
+    /// Lets the sandbox live at least so much longer, up to an hour. Never shortens its life.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if it does not run.
+    pub async fn extend(&self, least: Duration) -> Result<(), ClientError> {
+        let body = Refresh {
+            duration: i64::try_from(least.min(LONGEST_EXTENSION).as_secs()).ok(),
+        };
+        let url = self.url(&["refreshes"]);
+        let request = self.client.request(Method::POST, url).json(&body);
+        let operation = format!("prolong the life of sandbox `{}`", self.id);
         self.client.send(&operation, request).await.map(drop)
     }
 

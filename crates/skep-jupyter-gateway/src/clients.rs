@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::ws;
+use futures_util::future::join_all;
 use skep_client::Client as Api;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -17,7 +18,7 @@ use crate::wire::Form;
 const QUEUE: usize = 256;
 /// Size of the messages that wait for a client to read.
 const QUEUE_BYTES: usize = 16 << 20;
-/// Largest message that is sent. Jupyter's own server breaks the connection at this size.
+/// Largest message that is sent. Jupyter's own server breaks the connection above it.
 pub(crate) const LARGEST: usize = 10 << 20;
 /// Time that a kernel waits for a client to read. Until then its code waits, too; afterwards the
 /// client is gone, and what it has not read is not sent again.
@@ -44,7 +45,7 @@ pub(crate) struct Queued {
 
 /// A message in the forms in which it was asked for already.
 #[derive(Debug)]
-pub(crate) struct Encoded<'a> {
+struct Encoded<'a> {
     message: &'a Message,
     forms: [Option<ws::Message>; 2],
 }
@@ -66,8 +67,11 @@ impl Client {
     }
 
     /// Waits until there is room, and queues a message. A client that does not read is closed.
-    pub(crate) async fn send(&self, encoded: &mut Encoded<'_>) {
-        let message = encoded.in_form(self.form);
+    pub(crate) async fn send(&self, message: &Message) {
+        self.queue(Encoded::new(message).in_form(self.form)).await;
+    }
+
+    async fn queue(&self, message: ws::Message) {
         let size = length(&message).min(QUEUE_BYTES);
         let permits = u32::try_from(size).expect("the room is smaller than that");
         let queueing = async {
@@ -104,27 +108,39 @@ impl Client {
     }
 }
 
+/// Sends a message to all of these clients, and waits for the slowest.
+pub(crate) async fn send_to_all(clients: &[Client], message: &Message) {
+    let mut encoded = Encoded::new(message);
+    let queueing = clients
+        .iter()
+        .map(|client| client.queue(encoded.in_form(client.form)));
+    join_all(queueing).await;
+}
+
 impl<'a> Encoded<'a> {
-    pub(crate) fn new(message: &'a Message) -> Self {
+    fn new(message: &'a Message) -> Self {
         Self {
             message,
             forms: [None, None],
         }
     }
 
-    /// Size of the message in the form that most clients ask for.
-    pub(crate) fn size(&mut self) -> usize {
-        length(&self.in_form(Form::Object))
-    }
-
+    /// The message, or what is said in place of one that is too large.
     fn in_form(&mut self, form: Form) -> ws::Message {
         let place = match form {
             Form::Object => &mut self.forms[0],
             Form::Parts => &mut self.forms[1],
         };
-        place
-            .get_or_insert_with(|| form.write(self.message))
-            .clone()
+        let write = || {
+            let written = form.write(self.message);
+            let size = length(&written);
+            if size > LARGEST {
+                form.write(&self.message.too_large(size))
+            } else {
+                written
+            }
+        };
+        place.get_or_insert_with(write).clone()
     }
 }
 
@@ -143,20 +159,62 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::message::Channel;
+    use crate::message::{Channel, nobody};
+
+    fn message_of(kind: &str, text: &str) -> Message {
+        let channel = if kind == "stream" {
+            Channel::Iopub
+        } else {
+            Channel::Shell
+        };
+        let content = json!({"text": text});
+        Message::new(&"s".into(), channel, kind, &nobody(), &content)
+    }
 
     fn message(text: &str) -> Message {
-        let (session, parent) = ("s".into(), Arc::default());
-        Message::new(
-            &session,
-            Channel::Iopub,
-            "stream",
-            &parent,
-            json!({"text": text}),
-        )
+        message_of("stream", text)
+    }
+
+    fn said(queued: &Queued) -> Value {
+        let ws::Message::Text(text) = &queued.message else {
+            panic!("{queued:?}");
+        };
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_is_told_in_a_message_that_is_not() {
+        let (client, mut queued) = client();
+        let text = "x".repeat(LARGEST);
+        client.send(&message_of("complete_reply", &text)).await;
+        let reply = said(&queued.recv().await.unwrap());
+        assert_eq!(reply["msg_type"], "complete_reply");
+        assert_eq!(reply["channel"], "shell");
+        assert_eq!(reply["content"]["ename"], "TooLarge");
+        client.send(&message_of("input_request", &text)).await;
+        let note = said(&queued.recv().await.unwrap());
+        assert_eq!(note["msg_type"], "stream");
+        assert_eq!(note["channel"], "iopub");
+        assert_eq!(note["content"]["name"], "stderr");
+        // The control: what is as large as clients take comes as it is.
+        let small = "x".repeat(LARGEST - 1000);
+        client.send(&message_of("complete_reply", &small)).await;
+        let reply = said(&queued.recv().await.unwrap());
+        assert_eq!(reply["content"]["text"], small);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_that_do_not_read_are_waited_for_together() {
+        let (slow, _queues): (Vec<_>, Vec<_>) = (0..8).map(|_| client()).unzip();
+        let large = message(&"x".repeat(LARGEST - 1000));
+        send_to_all(&slow, &large).await;
+        let began = tokio::time::Instant::now();
+        send_to_all(&slow, &large).await;
+        assert_eq!(began.elapsed().as_secs(), SLOW_TIMEOUT.as_secs());
+        assert!(slow.iter().all(|client| client.closed.is_cancelled()));
     }
 
     fn client() -> (Client, mpsc::Receiver<Queued>) {
@@ -166,10 +224,9 @@ mod tests {
     #[tokio::test]
     async fn who_reads_slowly_is_waited_for_and_loses_nothing() {
         let (client, mut queued) = client();
-        let large = message(&"x".repeat(LARGEST));
-        client.send(&mut Encoded::new(&large)).await;
-        let mut encoded = Encoded::new(&large);
-        let mut sending = pin!(client.send(&mut encoded));
+        let large = message(&"x".repeat(LARGEST - 1000));
+        client.send(&large).await;
+        let mut sending = pin!(client.send(&large));
         let mut context = Context::from_waker(Waker::noop());
         assert!(sending.as_mut().poll(&mut context).is_pending());
         assert!(queued.recv().await.is_some());
@@ -182,7 +239,7 @@ mod tests {
     async fn a_closed_client_keeps_nobody_waiting() {
         let (client, queued) = client();
         drop(queued);
-        client.send(&mut Encoded::new(&message("a"))).await;
+        client.send(&message("a")).await;
         client.closed().await;
     }
 }

@@ -99,15 +99,13 @@ impl Gateway {
         }
         let sandboxes = visitor.client.sandboxes();
         let found = sandboxes.with_metadata(ID, id).await?;
-        let listed = found
-            .iter()
-            .find(|sandbox| is_running(sandbox))
+        let listed = oldest(&found, id).ok_or_else(no_kernel)?;
+        let metadata = |key: &str| listed.metadata.get(key);
+        let spec = metadata(SPEC).ok_or_else(no_kernel)?;
+        // Metadata is what somebody has written there.
+        let language = metadata(LANGUAGE)
+            .and_then(|name| kernelspecs::known_language(name))
             .ok_or_else(no_kernel)?;
-        let (Some(spec), Some(language)) =
-            (listed.metadata.get(SPEC), listed.metadata.get(LANGUAGE))
-        else {
-            return Err(no_kernel());
-        };
         let sandbox = visitor.client.sandbox(&listed.sandbox_id);
         let context = context_of(&sandbox, language).await?;
         Ok(self.keep(visitor, id.to_owned(), spec.clone(), sandbox, context))
@@ -120,6 +118,9 @@ impl Gateway {
         let running = sandboxes.iter().filter(|sandbox| is_running(sandbox));
         let rendered = running.filter_map(|sandbox| {
             let id = sandbox.metadata.get(ID)?;
+            if !oldest(&sandboxes, id).is_some_and(|oldest| std::ptr::eq(oldest, sandbox)) {
+                return None;
+            }
             let spec = sandbox.metadata.get(SPEC)?;
             let known = kernels.get(&(visitor.team.clone(), id.clone()));
             Some(known.map_or_else(
@@ -175,6 +176,14 @@ fn metadata(id: &str, spec: &Kernelspec) -> BTreeMap<String, String> {
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into()
+}
+
+/// The sandbox of a kernel. Forks have its metadata, and are younger.
+fn oldest<'a>(sandboxes: &'a [ListedSandbox], id: &str) -> Option<&'a ListedSandbox> {
+    let of_kernel = sandboxes.iter().filter(|sandbox| {
+        is_running(sandbox) && sandbox.metadata.get(ID).is_some_and(|found| found == id)
+    });
+    of_kernel.min_by_key(|sandbox| (sandbox.started_at, sandbox.sandbox_id.as_str()))
 }
 
 fn is_running(sandbox: &ListedSandbox) -> bool {

@@ -7,6 +7,7 @@
 mod control;
 mod execution;
 mod keeper;
+mod output;
 mod owner;
 mod questions;
 
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use skep_client::{Client as Api, ClientError, Context, Sandbox};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -22,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::activity::{Activity, State, written};
-use crate::clients::{Client, Encoded};
+use crate::clients::{Client, send_to_all};
 use crate::gateway::Kernels;
 use crate::message::{Channel, Message, Request, failed, nobody};
 
@@ -210,7 +213,7 @@ impl Kernel {
         let contexts = self.sandbox.through(api).contexts();
         contexts.restart(&self.context.id).await?;
         let content = json!({"execution_state": "restarting"});
-        self.publish("status", &nobody(), content).await;
+        self.publish("status", &nobody(), &content).await;
         Ok(())
     }
 
@@ -232,7 +235,7 @@ impl Kernel {
     /// Says that the kernel is no more, and lets its clients and tasks go.
     async fn end(&self) {
         let content = json!({"execution_state": "dead"});
-        self.publish("status", &nobody(), content).await;
+        self.publish("status", &nobody(), &content).await;
         self.ended.cancel();
     }
 
@@ -246,22 +249,16 @@ impl Kernel {
     }
 
     /// Tells all clients.
-    async fn publish(&self, kind: &str, parent: &Arc<Value>, content: Value) {
+    async fn publish(&self, kind: &str, parent: &Arc<RawValue>, content: &impl Serialize) {
         let message = Message::new(&self.session, Channel::Iopub, kind, parent, content);
-        self.publish_encoded(&mut Encoded::new(&message)).await;
-    }
-
-    async fn publish_encoded(&self, encoded: &mut Encoded<'_>) {
         let clients = self.clients.lock().clone();
-        for client in clients {
-            client.send(encoded).await;
-        }
+        send_to_all(&clients, &message).await;
     }
 
     /// Tells all clients that it works for a request now, or has done so.
-    async fn publish_state(&self, parent: &Arc<Value>, state: State) {
+    async fn publish_state(&self, parent: &Arc<RawValue>, state: State) {
         let content = json!({"execution_state": state.name()});
-        self.publish("status", parent, content).await;
+        self.publish("status", parent, &content).await;
     }
 
     /// Answers a request to whoever asked, on the channel on which it was asked.
@@ -270,8 +267,8 @@ impl Kernel {
             return;
         };
         let (session, channel) = (&self.session, request.channel);
-        let message = Message::new(session, channel, &kind, &request.header, content);
-        to.send(&mut Encoded::new(&message)).await;
+        let message = Message::new(session, channel, &kind, &request.header, &content);
+        to.send(&message).await;
     }
 
     fn set_state(&self, state: State) {
@@ -279,6 +276,28 @@ impl Kernel {
             state,
             last: Timestamp::now(),
         };
+    }
+}
+
+#[cfg(test)]
+impl Kernel {
+    /// A kernel whose API is there.
+    pub(crate) fn at(url: &str) -> Arc<Self> {
+        let api = Api::direct(url, "e2b_a").expect("it is an address");
+        Self::start(KernelOptions {
+            id: "k".to_owned(),
+            spec: "python3".to_owned(),
+            team: "a".to_owned(),
+            sandbox: api.sandbox("i1"),
+            api,
+            context: Context {
+                id: "c".to_owned(),
+                language: "python".to_owned(),
+                cwd: "/".to_owned(),
+            },
+            idle: Duration::from_mins(1),
+            kernels: Kernels::default(),
+        })
     }
 }
 

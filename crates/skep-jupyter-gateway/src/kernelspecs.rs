@@ -146,6 +146,12 @@ pub(crate) async fn find(
     Ok(None)
 }
 
+/// The language of this name, as the interpreter calls it.
+pub(crate) fn known_language(name: &str) -> Option<&'static str> {
+    let mut names = LANGUAGES.iter().map(|language| language.name);
+    names.find(|known| *known == name)
+}
+
 impl Language {
     fn is(&self, name: &str) -> bool {
         self.spec == name || self.name == name

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -22,24 +23,28 @@ pub(crate) enum Channel {
     Iopub,
 }
 
-/// A message of a client.
-#[derive(Debug, Clone, PartialEq)]
+/// Longest header of a client's message. It comes back with everything that is said because of it.
+const LONGEST_HEADER: usize = 64 << 10;
+
+/// A message of a client. What waits for its turn is text: it takes the memory that it was counted
+/// with.
+#[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) channel: Channel,
     /// Its type, such as `execute_request`.
     pub(crate) kind: String,
     /// Its header: parent of everything that is said because of it.
-    pub(crate) header: Arc<Value>,
-    pub(crate) content: Value,
+    pub(crate) header: Arc<RawValue>,
+    content: Box<RawValue>,
 }
 
 /// A message of a kernel.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Message {
     pub(crate) channel: Channel,
     pub(crate) header: Header,
-    pub(crate) parent: Arc<Value>,
-    pub(crate) content: Value,
+    pub(crate) parent: Arc<RawValue>,
+    pub(crate) content: Box<RawValue>,
 }
 
 /// Header of a message of a kernel.
@@ -75,16 +80,34 @@ impl Channel {
 }
 
 impl Request {
-    /// A message with these parts; `None` if its header does not say what it is.
-    pub(crate) fn new(channel: Channel, header: Value, content: Value) -> Option<Self> {
-        let kind = header.get("msg_type")?.as_str()?.to_owned();
-        header.get("msg_id")?.as_str()?;
+    /// A message with these parts; `None` if its header does not say what it is, or is too long.
+    pub(crate) fn new(channel: Channel, header: &RawValue, content: &RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Named {
+            msg_type: String,
+            #[serde(rename = "msg_id")]
+            _id: String,
+        }
+
+        if header.get().len() > LONGEST_HEADER {
+            return None;
+        }
+        let named: Named = serde_json::from_str(header.get()).ok()?;
         Some(Self {
             channel,
-            kind,
-            header: Arc::new(header),
-            content,
+            kind: named.msg_type,
+            header: Arc::from(header.to_owned()),
+            content: content.to_owned(),
         })
+    }
+
+    /// Content of the message.
+    ///
+    /// # Errors
+    ///
+    /// [`serde_json::Error`] if it does not say what it must.
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.content.get())
     }
 
     /// Type of the reply: that of `execute_request` is `execute_reply`.
@@ -100,8 +123,8 @@ impl Message {
         session: &Arc<str>,
         channel: Channel,
         kind: &str,
-        parent: &Arc<Value>,
-        content: Value,
+        parent: &Arc<RawValue>,
+        content: &impl Serialize,
     ) -> Self {
         Self {
             channel,
@@ -114,14 +137,28 @@ impl Message {
                 version: PROTOCOL,
             },
             parent: Arc::clone(parent),
-            content,
+            content: to_raw_value(content).expect("keys are text"),
         }
+    }
+
+    /// The message in place of this one, which is too large for clients.
+    pub(crate) fn too_large(&self, size: usize) -> Self {
+        let kind = self.header.msg_type.as_str();
+        let session = &self.header.session;
+        if kind.ends_with("_reply") {
+            let text = format!("the answer has {size} bytes, which is more than clients take");
+            let content = failed("TooLarge", &text);
+            return Self::new(session, self.channel, kind, &self.parent, &content);
+        }
+        let text = format!("an output of {size} bytes is too large and was left out\n");
+        let content = json!({"name": "stderr", "text": text});
+        Self::new(session, Channel::Iopub, "stream", &self.parent, &content)
     }
 }
 
 /// Parent of what nobody has asked for.
-pub(crate) fn nobody() -> Arc<Value> {
-    Arc::new(json!({}))
+pub(crate) fn nobody() -> Arc<RawValue> {
+    Arc::from(to_raw_value(&json!({})).expect("it is valid"))
 }
 
 /// Content of a reply to a request that could not be answered.

@@ -5,10 +5,12 @@
 //! clients that ask for `v1.kernel.websocket.jupyter.org`, has the parts of a message one after
 //! another, with offsets of 64 bits, the lowest byte first.
 
+use std::borrow::Cow;
+
 use axum::extract::ws;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::message::{Channel, Header, Message, Request};
 
@@ -35,9 +37,9 @@ struct WrittenObject<'a> {
     // Some clients look for these two here.
     msg_id: &'a str,
     msg_type: &'a str,
-    parent_header: &'a Value,
+    parent_header: &'a RawValue,
     metadata: Empty,
-    content: &'a Value,
+    content: &'a RawValue,
     buffers: [(); 0],
     channel: Channel,
 }
@@ -46,12 +48,13 @@ struct WrittenObject<'a> {
 struct Empty {}
 
 #[derive(Deserialize)]
-struct ReadObject {
-    header: Value,
-    #[serde(default)]
-    content: Value,
-    #[serde(default)]
-    channel: Option<String>,
+struct ReadObject<'a> {
+    #[serde(borrow)]
+    header: &'a RawValue,
+    #[serde(default, borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    channel: Option<Cow<'a, str>>,
 }
 
 impl Form {
@@ -73,14 +76,13 @@ impl Form {
                 ws::Message::text(text)
             }
             Self::Parts => {
-                let json = |value: &Value| serde_json::to_vec(value).expect("keys are text");
                 let header = serde_json::to_vec(&message.header).expect("keys are text");
                 let parts = [
                     message.channel.name().as_bytes().to_vec(),
                     header,
-                    json(&message.parent),
+                    message.parent.get().as_bytes().to_vec(),
                     b"{}".to_vec(),
-                    json(&message.content),
+                    message.content.get().as_bytes().to_vec(),
                 ];
                 ws::Message::Binary(joined(&parts))
             }
@@ -142,26 +144,32 @@ fn read_parts(bytes: &[u8]) -> Result<Option<Request>, Malformed> {
         let range = number(1 + index)?..number(2 + index)?;
         bytes.get(range).ok_or(Malformed)
     };
-    let json = |index: usize| serde_json::from_slice(part(index)?).map_err(|_error| Malformed);
+    let json = |index: usize| {
+        let text: &RawValue = serde_json::from_slice(part(index)?).map_err(|_error| Malformed)?;
+        Ok(text)
+    };
     let channel = std::str::from_utf8(part(0)?).map_err(|_error| Malformed)?;
-    request(Some(channel), json(1)?, json(4)?)
+    let Some(channel) = Channel::named(channel) else {
+        return Ok(None);
+    };
+    request(channel, json(1)?, Some(json(4)?))
 }
 
 fn read_object(bytes: &[u8]) -> Result<Option<Request>, Malformed> {
-    let object: ReadObject = serde_json::from_slice(bytes).map_err(|_error| Malformed)?;
-    request(object.channel.as_deref(), object.header, object.content)
+    let object: ReadObject<'_> = serde_json::from_slice(bytes).map_err(|_error| Malformed)?;
+    // Old clients leave the channel out, and mean this one.
+    let Some(channel) = Channel::named(object.channel.as_deref().unwrap_or("shell")) else {
+        return Ok(None);
+    };
+    request(channel, object.header, object.content)
 }
 
 fn request(
-    channel: Option<&str>,
-    header: Value,
-    content: Value,
+    channel: Channel,
+    header: &RawValue,
+    content: Option<&RawValue>,
 ) -> Result<Option<Request>, Malformed> {
-    // Old clients leave the channel out, and mean this one.
-    let Some(channel) = Channel::named(channel.unwrap_or("shell")) else {
-        return Ok(None);
-    };
-    Request::new(channel, header, content)
+    Request::new(channel, header, content.unwrap_or(RawValue::NULL))
         .map(Some)
         .ok_or(Malformed)
 }
@@ -186,16 +194,12 @@ fn before_buffers(bytes: &[u8]) -> Result<&[u8], Malformed> {
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::json;
+    use serde_json::value::to_raw_value;
+    use serde_json::{Value, json};
 
     use super::*;
 
     const HEADER: &str = r#"{"msg_id": "a", "msg_type": "execute_request", "session": "s"}"#;
-
-    fn expected() -> Request {
-        let header = serde_json::from_str(HEADER).unwrap();
-        Request::new(Channel::Control, header, json!({"code": "1"})).unwrap()
-    }
 
     fn parts(parts: &[&str]) -> ws::Message {
         let parts: Vec<_> = parts.iter().map(|part| part.as_bytes().to_vec()).collect();
@@ -227,16 +231,20 @@ mod tests {
                 parts(&["control", HEADER, "{}", "{}", r#"{"code": "1"}"#, "b"]),
             ),
         ] {
-            assert_eq!(form.read(&message), Ok(Some(expected())), "{message:?}");
+            let request = form.read(&message).unwrap().unwrap();
+            assert_eq!(request.channel, Channel::Control, "{message:?}");
+            assert_eq!(request.kind, "execute_request");
+            assert_eq!(request.header.get(), HEADER);
+            assert_eq!(request.read::<Value>().unwrap(), json!({"code": "1"}));
         }
     }
 
     #[test]
     fn what_a_kernel_says_is_read_by_both_kinds_of_clients() {
-        let parent = Arc::new(json!({"msg_id": "a"}));
+        let parent = Arc::from(to_raw_value(&json!({"msg_id": "a"})).unwrap());
         let content = json!({"name": "stdout", "text": "ü\n"});
         let session = "s".into();
-        let message = Message::new(&session, Channel::Iopub, "stream", &parent, content.clone());
+        let message = Message::new(&session, Channel::Iopub, "stream", &parent, &content);
 
         let ws::Message::Text(text) = Form::Object.write(&message) else {
             panic!("it is text");
@@ -245,7 +253,7 @@ mod tests {
         assert_eq!(object["channel"], "iopub");
         assert_eq!(object["msg_type"], "stream");
         assert_eq!(object["header"]["msg_type"], "stream");
-        assert_eq!(object["parent_header"], *parent);
+        assert_eq!(object["parent_header"], json!({"msg_id": "a"}));
         assert_eq!(object["content"], content);
         assert_eq!(object["buffers"], json!([]));
 
@@ -277,16 +285,40 @@ mod tests {
         for bytes in [vec![], vec![0; 7], vec![0; 64], far, backwards] {
             for form in [Form::Object, Form::Parts] {
                 let message = ws::Message::Binary(bytes.clone().into());
-                assert_eq!(form.read(&message), Err(Malformed), "{form:?} {bytes:?}");
+                assert!(form.read(&message).is_err(), "{form:?} {bytes:?}");
             }
         }
         for text in ["", "[]", "{}", r#"{"header": {"msg_id": "a"}}"#] {
             let message = ws::Message::text(text);
-            assert_eq!(Form::Object.read(&message), Err(Malformed), "{text}");
+            assert!(Form::Object.read(&message).is_err(), "{text}");
         }
         let no_header = parts(&["shell", "{}", "{}", "{}", "{}"]);
-        assert_eq!(Form::Parts.read(&no_header), Err(Malformed));
-        let elsewhere = parts(&["iopub2", HEADER, "{}", "{}", "{}"]);
-        assert_eq!(Form::Parts.read(&elsewhere), Ok(None));
+        Form::Parts.read(&no_header).unwrap_err();
+        // What nobody asks for is not looked at.
+        let elsewhere = parts(&["iopub2", "[", "{}", "{}", "["]);
+        assert!(Form::Parts.read(&elsewhere).unwrap().is_none());
+    }
+
+    /// It is kept as long as its request, and sent with everything that is said because of it.
+    #[test]
+    fn a_header_is_not_as_long_as_a_message_may_be() {
+        let header = |padding: usize| {
+            let padding = "x".repeat(padding);
+            format!(r#"{{"msg_id": "a", "msg_type": "t", "session": "{padding}"}}"#)
+        };
+        let read = |header: &str| {
+            let message = parts(&["shell", header, "{}", "{}", "{}"]);
+            Form::Parts.read(&message).is_ok()
+        };
+        assert!(read(&header(60 << 10)));
+        assert!(!read(&header(64 << 10)));
+    }
+
+    #[test]
+    fn what_a_request_says_is_text_until_it_is_looked_at() {
+        let deep = "[".repeat(5000) + &"]".repeat(5000);
+        let message = parts(&["shell", HEADER, "{}", "{}", &deep]);
+        let request = Form::Parts.read(&message).unwrap().unwrap();
+        request.read::<Value>().unwrap_err();
     }
 }

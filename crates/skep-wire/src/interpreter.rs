@@ -4,6 +4,7 @@ mod answer;
 mod copies;
 mod outcome;
 mod questions;
+mod raw;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +15,7 @@ pub use outcome::Outcome;
 pub use questions::{
     CodeAtCursor, Completeness, CompletenessAnswer, Completions, Inspection, KernelInfo,
 };
+pub use raw::RawJson;
 use serde::{Deserialize, Serialize};
 
 /// The port of the interpreter in a sandbox.

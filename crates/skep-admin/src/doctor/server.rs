@@ -16,8 +16,8 @@ const FRESH: Duration = Duration::from_secs(60);
 /// Longest wait of a caller. A host whose disk hangs answers no check.
 const LONGEST_LOOK: Duration = Duration::from_secs(30);
 
-/// Results of a look, and when it ended.
-type Found = Option<(Instant, Vec<Check>)>;
+/// Results of a look, or why there are none, and when it ended.
+type Found = Option<(Instant, Result<Vec<Check>, String>)>;
 
 /// The checks of `skep doctor`, one look at a time.
 #[derive(Debug)]
@@ -36,18 +36,27 @@ impl Doctor {
     }
 
     async fn look_now(&self) -> Result<Vec<Check>, String> {
+        let config = self.config.clone();
+        let look = move || super::look(&config).map_err(|error| error.source.to_string());
+        self.look_by(look).await
+    }
+
+    async fn look_by(
+        &self,
+        look: impl FnOnce() -> Result<Vec<Check>, String> + Send + 'static,
+    ) -> Result<Vec<Check>, String> {
         let mut found = Arc::clone(&self.found).lock_owned().await;
         if let Some((at, checks)) = found.as_ref()
             && at.elapsed() < FRESH
         {
-            return Ok(checks.clone());
+            return checks.clone();
         }
-        let config = self.config.clone();
         // The thread holds the lock until it is done, so that callers who give up start no second look.
         let look = tokio::task::spawn_blocking(move || {
-            let checks = super::look(&config).map_err(|error| error.source.to_string())?;
+            let checks = look();
+            // A look that failed is remembered, too: the next one would cost as much.
             *found = Some((Instant::now(), checks.clone()));
-            Ok(checks)
+            checks
         });
         look.await.map_err(|error| error.to_string())?
     }
@@ -62,5 +71,19 @@ impl HostChecks for Doctor {
                 found.unwrap_or_else(|_| Err(format!("no answer within {seconds} s")))
             })
             .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_look_that_failed_is_not_taken_again_at_once() {
+        let doctor = Doctor::new(&Config::default());
+        let first = doctor.look_by(|| Err("no disk".to_owned())).await;
+        assert_eq!(first, Err("no disk".to_owned()));
+        let second = doctor.look_by(|| panic!("a second look")).await;
+        assert_eq!(second, first);
     }
 }

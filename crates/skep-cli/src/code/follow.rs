@@ -89,6 +89,7 @@ pub(crate) async fn follow(
                     | AnswerLine::Output { .. }
                     | AnswerLine::ContextRestarted { .. }
                     | AnswerLine::OutputLost { .. }
+                    | AnswerLine::TooLarge { .. }
                     | AnswerLine::Keepalive
                     | AnswerLine::EndOfExecution
                     | AnswerLine::Unknown => {}

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Value;
-use skep_wire::interpreter::{AnswerLine, RaisedError, ResultLine};
+use skep_wire::interpreter::{AnswerLine, RaisedError, RawJson, ResultLine};
 
 use super::pictures::{inline, is_picture, is_placeholder};
 use super::{Language, Pictures, Screen, traceback};
@@ -117,6 +117,9 @@ impl<Output: Write, Errors: Write> Painter<Output, Errors> {
             AnswerLine::ContextRestarted { reason } => self.note(&format!(
                 "the interpreter was started anew ({}); earlier variables are gone",
                 reason.replace('_', " ")
+            )),
+            AnswerLine::TooLarge { bytes } => self.note(&format!(
+                "an output of {bytes} bytes is too large and was left out"
             )),
             AnswerLine::OutputLost { bytes } => {
                 self.note(&format!("{bytes} bytes of output were lost"))
@@ -268,7 +271,13 @@ fn without_advice(text: &str) -> Cow<'_, str> {
 /// Text that a terminal shows for a result that is no picture.
 fn readable(result: &ResultLine) -> Option<String> {
     let text = result.text.as_deref();
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).ok();
+    let pretty = |json: &RawJson| {
+        let value = json.read::<Value>().ok();
+        value.map_or_else(
+            || Some(json.get().to_owned()),
+            |value| serde_json::to_string_pretty(&value).ok(),
+        )
+    };
     let richer = result
         .markdown
         .clone()
@@ -285,7 +294,7 @@ fn readable(result: &ResultLine) -> Option<String> {
 
 /// The representations of a result, for people.
 fn kinds(result: &ResultLine) -> String {
-    let bundle = result.clone().into_bundle();
+    let bundle = result.clone().into_bundle(0);
     let told = |mime: &&String| !mime.starts_with("e2b/") && *mime != "text/plain";
     let kinds: Vec<_> = bundle.keys().filter(told).map(String::as_str).collect();
     kinds.join(", ")

@@ -1,5 +1,6 @@
 //! Pictures and other things that a terminal does not show as text.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::PathBuf;
 
@@ -25,7 +26,7 @@ pub(crate) struct Pictures {
 struct Attachment<'a> {
     extension: &'static str,
     is_base64: bool,
-    content: &'a str,
+    content: Cow<'a, str>,
 }
 
 impl Pictures {
@@ -87,13 +88,14 @@ pub(crate) fn is_picture(result: &ResultLine) -> bool {
 }
 
 fn attachments(result: &ResultLine) -> Vec<Attachment<'_>> {
-    let gif = result.extra.get("image/gif").and_then(|gif| gif.as_str());
+    let extra = result.extra.get("image/gif");
+    let gif = extra.and_then(|gif| gif.read::<String>().ok());
     [
-        ("png", true, result.png.as_deref()),
-        ("jpeg", true, result.jpeg.as_deref()),
-        ("svg", false, result.svg.as_deref()),
-        ("pdf", true, result.pdf.as_deref()),
-        ("gif", true, gif),
+        ("png", true, borrowed(&result.png)),
+        ("jpeg", true, borrowed(&result.jpeg)),
+        ("svg", false, borrowed(&result.svg)),
+        ("pdf", true, borrowed(&result.pdf)),
+        ("gif", true, gif.map(Cow::Owned)),
     ]
     .into_iter()
     .filter_map(|(extension, is_base64, content)| {
@@ -106,6 +108,10 @@ fn attachments(result: &ResultLine) -> Vec<Attachment<'_>> {
     .collect()
 }
 
+fn borrowed(text: &Option<String>) -> Option<Cow<'_, str>> {
+    text.as_deref().map(Cow::Borrowed)
+}
+
 /// A page for a browser, of something that says nothing as text.
 fn page(result: &ResultLine) -> Option<Attachment<'_>> {
     let content = result.html.as_deref()?;
@@ -116,7 +122,7 @@ fn page(result: &ResultLine) -> Option<Attachment<'_>> {
     (!says_something).then_some(Attachment {
         extension: "html",
         is_base64: false,
-        content,
+        content: Cow::Borrowed(content),
     })
 }
 
@@ -161,6 +167,8 @@ fn kitty(dense: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use skep_wire::interpreter::AnswerLine;
+
     use super::*;
 
     fn plot() -> ResultLine {
@@ -188,6 +196,18 @@ mod tests {
         assert_eq!(pictures.keep(&page).unwrap(), [plots.join("output-1.html")]);
         let second = pictures.keep(&plot()).unwrap();
         assert_eq!(second[0], plots.join("plot-2.png"));
+    }
+
+    #[test]
+    fn a_picture_of_another_kind_is_kept_with_its_line_ends() {
+        let line = r#"{"type": "result", "extra": {"image/gif": "aGVs\nbG8=\n"}}"#;
+        let AnswerLine::Result(result) = AnswerLine::read(line.as_bytes()).unwrap() else {
+            panic!("{line}");
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let mut pictures = Pictures::new(Some(directory.path().to_owned()));
+        let kept = pictures.keep(&result).unwrap();
+        assert_eq!(fs::read(&kept[0]).unwrap(), b"hello");
     }
 
     #[test]

@@ -393,7 +393,10 @@ impl NotebookRun<'_> {
                 }
             }
             AnswerLine::Output { output, kind } => {
-                let output = read_output(output).map_err(CliError::failure)?;
+                let output = output
+                    .read()
+                    .and_then(read_output)
+                    .map_err(CliError::failure)?;
                 self.cells.output(&output);
                 if let Output::Raised(raised) = &output {
                     let kind = kind.unwrap_or(Outcome::Runtime);
@@ -403,7 +406,7 @@ impl NotebookRun<'_> {
                     return Ok(Some(Ending::Failed { kind, is_final }));
                 }
             }
-            AnswerLine::OutputLost { bytes } => {
+            AnswerLine::OutputLost { bytes } | AnswerLine::TooLarge { bytes } => {
                 if let Some(run) = self.cells.last() {
                     run.transcript.leave_out(bytes);
                 }

@@ -1,5 +1,6 @@
 //! Requests on the control channel, which wait for nothing.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_telemetry::Chain;
 
@@ -8,6 +9,13 @@ use crate::activity::State;
 use crate::clients::Client;
 use crate::failure::name_of;
 use crate::message::{Request, failed, ok};
+
+/// Content of a `shutdown_request`.
+#[derive(Default, Deserialize)]
+struct ShutDown {
+    #[serde(default)]
+    restart: bool,
+}
 
 impl Kernel {
     /// Answers a request on the control channel.
@@ -40,7 +48,8 @@ impl Kernel {
 
     /// The answer comes first where the kernel ends: nobody would read it afterwards.
     async fn answer_shutdown(&self, from: &Client, request: &Request) {
-        let wants_restart = request.content["restart"].as_bool().unwrap_or_default();
+        let wanted: ShutDown = request.read().unwrap_or_default();
+        let wants_restart = wanted.restart;
         let done = ok(json!({"restart": wants_restart}));
         let ended = if wants_restart {
             self.restart(&from.api).await

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -21,8 +22,24 @@ pub(super) enum Next {
     End,
 }
 
+/// Content of a `comm_open`.
+#[derive(Default, Deserialize)]
+struct Opened {
+    comm_id: Option<String>,
+}
+
+/// Ends a kernel whose requests nobody answers any more, even if a panic was the reason.
+struct EndOnDrop<'a>(&'a Kernel);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.ended.cancel();
+    }
+}
+
 /// Answers requests until the kernel ends.
 pub(super) async fn own(kernel: Arc<Kernel>, mut asked: mpsc::Receiver<Asked>) {
+    let _guard = EndOnDrop(&kernel);
     let answering = async {
         let mut aborting = VecDeque::new();
         loop {
@@ -78,28 +95,49 @@ impl Kernel {
 
     /// Answers a request that runs no code; `None` if it wants no reply.
     async fn answer_question(&self, asked: &Asked) -> Option<Value> {
-        let content = &asked.request.content;
+        let request = &asked.request;
         let sandbox = self.sandbox.through(&asked.from.api);
         Some(match asked.request.kind.as_str() {
             "kernel_info_request" => self.info(&sandbox).await,
-            "complete_request" => self.complete(&sandbox, content).await,
-            "inspect_request" => self.inspect(&sandbox, content).await,
-            "is_complete_request" => self.is_complete(&sandbox, content).await,
+            "complete_request" => self.complete(&sandbox, request).await,
+            "inspect_request" => self.inspect(&sandbox, request).await,
+            "is_complete_request" => self.is_complete(&sandbox, request).await,
             // Neither is kept: no kernel of ours has widgets, and front ends have a history.
             "history_request" => ok(json!({"history": []})),
             "comm_info_request" => ok(json!({"comms": {}})),
             "comm_open" => {
                 // Its opener would wait for the other side otherwise.
-                let closed = json!({"comm_id": content["comm_id"], "data": {}});
-                self.publish("comm_close", &asked.request.header, closed)
-                    .await;
+                let opened: Opened = request.read().unwrap_or_default();
+                let closed = json!({"comm_id": opened.comm_id, "data": {}});
+                self.publish("comm_close", &request.header, &closed).await;
                 return None;
             }
             kind => {
-                asked.request.reply_kind()?;
+                request.reply_kind()?;
                 let message = format!("kernels of this gateway do not answer `{kind}`");
                 failed("NotSupported", &message)
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kernel_ends_with_the_task_that_answers() {
+        let kernel = Kernel::at("http://127.0.0.1:1");
+        let (_sender, asked) = mpsc::channel(1);
+        {
+            let mut owning = pin!(own(Arc::clone(&kernel), asked));
+            let mut context = std::task::Context::from_waker(Waker::noop());
+            assert!(owning.as_mut().poll(&mut context).is_pending());
+            assert!(!kernel.has_ended());
+        }
+        assert!(kernel.has_ended(), "dropped, as by a panic");
     }
 }

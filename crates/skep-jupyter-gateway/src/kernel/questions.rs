@@ -1,12 +1,24 @@
 //! Questions about code, and about the kernel itself.
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use skep_client::{Completeness, KernelInfo, Sandbox};
 use skep_telemetry::Chain;
 
 use super::Kernel;
 use crate::failure::name_of;
-use crate::message::{PROTOCOL, failed, ok};
+use crate::message::{PROTOCOL, Request, failed, ok};
+
+/// Content of a question about code.
+#[derive(Default, Deserialize)]
+struct Question {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    cursor_pos: Option<i64>,
+    #[serde(default)]
+    detail_level: u64,
+}
 
 impl Kernel {
     /// Content of a `kernel_info_reply`.
@@ -28,8 +40,9 @@ impl Kernel {
         }
     }
 
-    pub(super) async fn complete(&self, sandbox: &Sandbox, content: &Value) -> Value {
-        let (code, cursor) = code_and_cursor(content);
+    pub(super) async fn complete(&self, sandbox: &Sandbox, request: &Request) -> Value {
+        let question: Question = request.read().unwrap_or_default();
+        let (code, cursor) = (question.code.as_str(), question.cursor());
         let contexts = sandbox.contexts();
         match contexts.complete(&self.context.id, code, cursor).await {
             Ok(completions) => ok(json!({
@@ -42,9 +55,10 @@ impl Kernel {
         }
     }
 
-    pub(super) async fn inspect(&self, sandbox: &Sandbox, content: &Value) -> Value {
-        let (code, cursor) = code_and_cursor(content);
-        let with_source = content["detail_level"].as_u64().unwrap_or_default() > 0;
+    pub(super) async fn inspect(&self, sandbox: &Sandbox, request: &Request) -> Value {
+        let question: Question = request.read().unwrap_or_default();
+        let (code, cursor) = (question.code.as_str(), question.cursor());
+        let with_source = question.detail_level > 0;
         let contexts = sandbox.contexts();
         let asked = contexts.inspect(&self.context.id, code, cursor, with_source);
         match asked.await {
@@ -57,9 +71,10 @@ impl Kernel {
         }
     }
 
-    pub(super) async fn is_complete(&self, sandbox: &Sandbox, content: &Value) -> Value {
-        let (code, _) = code_and_cursor(content);
-        let asked = sandbox.contexts().is_complete(&self.context.id, code).await;
+    pub(super) async fn is_complete(&self, sandbox: &Sandbox, request: &Request) -> Value {
+        let Question { code, .. } = request.read().unwrap_or_default();
+        let contexts = sandbox.contexts();
+        let asked = contexts.is_complete(&self.context.id, &code).await;
         let status = |status| json!({"status": status});
         match asked {
             Ok(answer) => match answer.status {
@@ -79,12 +94,15 @@ impl Kernel {
     }
 }
 
-/// Code of a question, and the number of characters before the cursor.
-fn code_and_cursor(content: &Value) -> (&str, u64) {
-    let code = content["code"].as_str().unwrap_or_default();
-    let length = u64::try_from(code.chars().count()).unwrap_or(u64::MAX);
-    let cursor = content["cursor_pos"].as_u64().unwrap_or(length);
-    (code, cursor.min(length))
+impl Question {
+    /// The number of characters before the cursor.
+    fn cursor(&self) -> u64 {
+        let length = u64::try_from(self.code.chars().count()).unwrap_or(u64::MAX);
+        let cursor = self
+            .cursor_pos
+            .and_then(|cursor| u64::try_from(cursor).ok());
+        cursor.map_or(length, |cursor| cursor.min(length))
+    }
 }
 
 fn content(info: &KernelInfo) -> Value {
@@ -136,7 +154,8 @@ mod tests {
             (json!({"code": "aü", "cursor_pos": -1}), ("aü", 2)),
             (json!({}), ("", 0)),
         ] {
-            assert_eq!(code_and_cursor(&content), expected, "{content}");
+            let question: Question = serde_json::from_value(content).unwrap();
+            assert_eq!((question.code.as_str(), question.cursor()), expected);
         }
     }
 }

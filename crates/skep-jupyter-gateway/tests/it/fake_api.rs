@@ -34,7 +34,8 @@ impl FakeApi {
             .route("/sandboxes", post(create))
             .route("/v2/sandboxes", get(list))
             .route("/sandboxes/{id}", get(info).delete(kill))
-            .route("/sandboxes/{id}/timeout", post(set_timeout))
+            .route("/sandboxes/{id}/timeout", post(prolong))
+            .route("/sandboxes/{id}/refreshes", post(prolong))
             .route("/templates", get(templates))
             .route("/skep/templates/{name}", get(version))
             .route("/contexts", get(contexts).post(create_context))
@@ -52,6 +53,29 @@ impl FakeApi {
         self.content.lock().sandboxes.len()
     }
 
+    /// Makes a copy of every sandbox, as forks are: with its metadata, younger, and listed first.
+    pub(crate) fn fork_all(&self) {
+        let mut content = self.content.lock();
+        let forks: Vec<_> = content
+            .sandboxes
+            .iter()
+            .map(|(id, sandbox)| (format!("fork-{id}"), sandbox.clone()))
+            .collect();
+        content.sandboxes.extend(forks);
+    }
+
+    /// Writes this into the metadata of every sandbox.
+    pub(crate) fn describe_all(&self, key: &str, value: &str) {
+        for (_, metadata) in self.content.lock().sandboxes.values_mut() {
+            metadata[key] = json!(value);
+        }
+    }
+
+    /// IDs of the sandboxes that run.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.content.lock().sandboxes.keys().cloned().collect()
+    }
+
     /// Refuses every new sandbox from now on.
     pub(crate) fn refuse(&self, status: StatusCode, message: &str) {
         self.content.lock().refusal = Some((status, message.to_owned()));
@@ -64,9 +88,14 @@ fn team(headers: &HeaderMap) -> String {
 }
 
 fn rendered(id: &str, metadata: &Value) -> Value {
+    let started_at = if id.starts_with("fork-") {
+        "2026-01-02T00:00:00Z"
+    } else {
+        "2026-01-01T00:00:00Z"
+    };
     json!({
         "templateID": "t", "sandboxID": id, "clientID": "c", "cpuCount": 1, "memoryMB": 1, "diskSizeMB": 1,
-        "startedAt": "2026-01-01T00:00:00Z", "endAt": "2026-01-01T01:00:00Z", "state": "running",
+        "startedAt": started_at, "endAt": "2026-01-03T01:00:00Z", "state": "running",
         "metadata": metadata, "envdVersion": "0.5.0", "envdAccessToken": "token",
     })
 }
@@ -126,7 +155,7 @@ async fn kill(State(content): Shared, Path(id): Path<String>) -> Answer {
     }
 }
 
-async fn set_timeout(State(content): Shared, Path(id): Path<String>) -> StatusCode {
+async fn prolong(State(content): Shared, Path(id): Path<String>) -> StatusCode {
     if content.lock().sandboxes.contains_key(&id) {
         StatusCode::NO_CONTENT
     } else {

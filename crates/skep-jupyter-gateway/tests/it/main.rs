@@ -98,6 +98,42 @@ async fn a_gateway_that_was_restarted_finds_its_kernels() {
     assert_eq!(restarted.ask("b", "GET", &path, "").await.0, 404);
 }
 
+/// It has the metadata of the kernel's sandbox, and whoever lists sandboxes sees it first.
+#[tokio::test]
+async fn a_fork_of_a_kernels_sandbox_is_not_the_kernel() {
+    let gateway = Gateway::start().await;
+    let id = gateway.kernel("a").await;
+    let own = gateway.api.ids();
+    gateway.api.fork_all();
+    let restarted = Gateway {
+        routes: routes(Settings::default()),
+        api: gateway.api.clone(),
+    };
+    let (_, listed) = restarted.ask("a", "GET", "/kernels", "").await;
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(gateway.api.count(), 2);
+    let path = format!("/kernels/{id}");
+    assert_eq!(restarted.ask("a", "DELETE", &path, "").await.0, 204);
+    let left = gateway.api.ids();
+    assert_eq!(left, [format!("fork-{}", own[0])]);
+}
+
+#[tokio::test]
+async fn a_sandbox_whose_metadata_names_no_language_is_no_kernel() {
+    let gateway = Gateway::start().await;
+    let id = gateway.kernel("a").await;
+    for (language, expected) in [("../../secrets", 404), ("python", 200)] {
+        gateway.api.describe_all("skep.jupyter.language", language);
+        let restarted = Gateway {
+            routes: routes(Settings::default()),
+            api: gateway.api.clone(),
+        };
+        let path = format!("/kernels/{id}");
+        let (status, said) = restarted.ask("a", "GET", &path, "").await;
+        assert_eq!(status, expected, "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_of_the_api_is_told_in_its_words() {
     let gateway = Gateway::start().await;

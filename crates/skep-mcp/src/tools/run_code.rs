@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use skep_client::{
-    AnswerLine, ContextOptions, ContextRef, Execution, RaisedError, ResultLine, RunOptions,
-    Sandbox, Usage,
+    AnswerLine, ContextOptions, ContextRef, Execution, Outcome, RaisedError, ResultLine,
+    RunOptions, Sandbox, Usage,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -29,6 +29,10 @@ const LARGEST_VALUE: usize = 24 << 10;
 const LARGEST_DATA: usize = 128 << 10;
 /// Number of results that are kept of one execution.
 const MOST_RESULTS: usize = 32;
+/// Size of all of them together, in bytes.
+const LARGEST_RESULTS: usize = 32 << 20;
+/// Longest line of an answer, in bytes: the largest result that is looked at.
+const LONGEST_LINE: usize = 12 << 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -107,6 +111,7 @@ struct Ran {
     stdout: Captured,
     stderr: Captured,
     results: Vec<ResultLine>,
+    results_size: usize,
     more_results: usize,
     error: Option<RaisedError>,
     usage: Usage,
@@ -177,7 +182,10 @@ async fn execute(
     context: ContextRef<'_>,
     limit: Duration,
 ) -> Result<Ran, Failure> {
-    let mut options = RunOptions::default();
+    let mut options = RunOptions {
+        longest_line: Some(LONGEST_LINE),
+        ..RunOptions::default()
+    };
     options.skep.limits.time_seconds = Some(limit.as_secs_f64());
     // Tools ask for colours where they think that a notebook shows them.
     options.env.insert("NO_COLOR".to_owned(), "1".to_owned());
@@ -236,16 +244,30 @@ impl Ran {
         match line {
             AnswerLine::Stdout { text, .. } => self.stdout.push(&text),
             AnswerLine::Stderr { text, .. } => self.stderr.push(&text),
-            AnswerLine::Result(result) if self.results.len() < MOST_RESULTS => {
-                self.results.push(*result);
+            AnswerLine::Result(result) => {
+                let size = self.results_size.saturating_add(result.size());
+                if self.results.len() < MOST_RESULTS && size <= LARGEST_RESULTS {
+                    self.results_size = size;
+                    self.results.push(*result);
+                } else {
+                    self.more_results += 1;
+                }
             }
-            AnswerLine::Result(_) => self.more_results += 1,
             AnswerLine::Error(error) => self.error = Some(error),
-            AnswerLine::Receipt { usage, .. } => self.usage = usage,
+            AnswerLine::Receipt { usage, outcome } => {
+                self.usage = usage;
+                if outcome != Outcome::Ok && self.error.is_none() {
+                    self.error = Some(untold(outcome));
+                }
+            }
             AnswerLine::NumberOfExecutions { execution_count } => {
                 self.count = Some(execution_count)
             }
             AnswerLine::ContextRestarted { reason } => self.restarted = Some(reason),
+            AnswerLine::TooLarge { bytes } => {
+                let said = format!("[an output of {bytes} bytes is too large and was left out]\n");
+                self.stderr.push(&said);
+            }
             AnswerLine::OutputLost { .. }
             | AnswerLine::Output { .. }
             | AnswerLine::InputRequest { .. }
@@ -338,7 +360,7 @@ fn show(answer: &mut Answer, result: &ResultLine) {
             result
                 .json
                 .as_ref()
-                .map(|json| cut(&json.to_string(), LARGEST_VALUE))
+                .map(|json| cut(json.get(), LARGEST_VALUE))
         })
         .or_else(|| text(&result.html))
         .or_else(|| text(&result.svg));
@@ -351,22 +373,35 @@ fn show(answer: &mut Answer, result: &ResultLine) {
 fn bundles(results: Vec<ResultLine>) -> Vec<Map<String, Value>> {
     let mut room = LARGEST_DATA;
     let mut bundle = |result: ResultLine| {
-        let mut bundle = result.into_bundle();
-        for (mime_type, value) in &mut bundle {
-            let size = value.to_string().len();
+        let mut bundle = Map::new();
+        for (mime_type, value) in result.into_bundle(LARGEST_DATA) {
+            let size = value.as_ref().map(|value| value.to_string().len());
             let is_binary = mime_type == "application/pdf"
                 || (mime_type.starts_with("image/") && mime_type != "image/svg+xml");
-            if is_binary {
-                *value = Value::String("[in the content]".to_owned());
-            } else if size > room {
-                *value = Value::String("[too large: write it to a file]".to_owned());
-            } else {
-                room -= size;
-            }
+            let shown = match (value, size) {
+                _ if is_binary => Value::String("[in the content]".to_owned()),
+                (Some(value), Some(size)) if size <= room => {
+                    room -= size;
+                    value
+                }
+                _ => Value::String("[too large: write it to a file]".to_owned()),
+            };
+            bundle.insert(mime_type, shown);
         }
         bundle
     };
     results.into_iter().map(&mut bundle).collect()
+}
+
+/// The error of code that failed without one that could be read.
+fn untold(outcome: Outcome) -> RaisedError {
+    RaisedError {
+        name: "Error".to_owned(),
+        value: "the code failed, and its error was too large".to_owned(),
+        traceback: String::new(),
+        kind: Some(outcome),
+        exit_status: None,
+    }
 }
 
 fn told(error: &RaisedError) -> String {
@@ -395,4 +430,40 @@ fn cut(text: &str, most: usize) -> String {
     }
     let end = text.floor_char_boundary(most);
     format!("{}\n[…]", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(size: usize) -> AnswerLine {
+        AnswerLine::Result(Box::new(ResultLine {
+            text: Some("x".repeat(size)),
+            ..ResultLine::default()
+        }))
+    }
+
+    #[test]
+    fn results_are_kept_up_to_a_size() {
+        let mut ran = Ran::default();
+        ran.take(result(LARGEST_RESULTS - 1));
+        ran.take(result(2));
+        ran.take(result(1));
+        assert_eq!((ran.results.len(), ran.more_results), (2, 1));
+    }
+
+    #[test]
+    fn code_that_failed_is_no_success_even_if_its_error_was_too_large() {
+        let receipt = |outcome| AnswerLine::Receipt {
+            outcome,
+            usage: Usage::default(),
+        };
+        let mut ran = Ran::default();
+        ran.take(AnswerLine::TooLarge { bytes: 7 });
+        ran.take(receipt(Outcome::Ok));
+        assert_eq!(ran.error, None);
+        assert!(ran.stderr.shown().text.contains("7 bytes"));
+        ran.take(receipt(Outcome::Runtime));
+        assert_eq!(ran.error, Some(untold(Outcome::Runtime)));
+    }
 }

@@ -53,7 +53,7 @@ pub(crate) fn answer(
     let multiplexed = request.version() == Version::HTTP_2;
     match connection
         .activity
-        .request(multiplexed, shows_any(request.headers()))
+        .request(multiplexed, shows_any(request.headers(), request.uri()))
     {
         Ok(serving) => {
             let (shared, connection) = (Arc::clone(shared), Arc::clone(connection));
@@ -80,7 +80,7 @@ async fn serve(
     let format = ErrorFormat::of(&parts);
     let admitted = admit(&shared, &parts).await;
     let shown = match &admitted {
-        Ok(Admitted::Api) => shown_to_api(&parts.headers),
+        Ok(Admitted::Api) => shown_to_api(&parts.headers, &parts.uri),
         Ok(Admitted::Sandbox(_, _, shown) | Admitted::Asleep(_, shown)) => *shown,
         Ok(Admitted::Exchange(_)) => Credentials::Token,
         Ok(Admitted::Preflight) | Err(_) => Credentials::None,

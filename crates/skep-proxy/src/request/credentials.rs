@@ -1,23 +1,36 @@
 //! Credentials of a request, before anybody has acted on it.
 
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use http::{HeaderMap, Uri};
 use skep_types::AccessToken;
 use skep_wire::headers::{ACCESS_TOKEN, API_KEY, TRAFFIC_TOKEN};
 
 use crate::client::admission::Credentials;
 use crate::routing::route::Route;
 
+/// Path of the kernel gateway, whose clients may show a key in the address, and nowhere else.
+const JUPYTER: &str = "/skep/jupyter/";
+
 /// Returns true if a request carries anything that may prove right, whatever its destination.
-pub(crate) fn shows_any(headers: &HeaderMap) -> bool {
+pub(crate) fn shows_any(headers: &HeaderMap, uri: &Uri) -> bool {
     let names = [API_KEY, AUTHORIZATION.as_str(), ACCESS_TOKEN, TRAFFIC_TOKEN];
-    names.iter().any(|name| headers.contains_key(*name))
+    names.iter().any(|name| headers.contains_key(*name)) || shows_in_address(uri)
+}
+
+fn shows_in_address(uri: &Uri) -> bool {
+    let mut pairs = uri.query().unwrap_or_default().split('&');
+    uri.path().starts_with(JUPYTER)
+        && pairs.any(|pair| {
+            pair.strip_prefix("token=")
+                .is_some_and(|key| !key.is_empty())
+        })
 }
 
 /// Credentials of a request to the API. Only the API knows if a key is right.
-pub(crate) fn shown_to_api(headers: &HeaderMap) -> Credentials {
-    if headers.contains_key(API_KEY) || headers.contains_key(AUTHORIZATION) {
+pub(crate) fn shown_to_api(headers: &HeaderMap, uri: &Uri) -> Credentials {
+    let is_shown = headers.contains_key(API_KEY) || headers.contains_key(AUTHORIZATION);
+    if is_shown || shows_in_address(uri) {
         Credentials::Key
     } else {
         Credentials::None
@@ -67,6 +80,27 @@ mod tests {
             request = request.header(name, value);
         }
         shown_to_sandbox(&route, &request.body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn a_key_in_the_address_counts_at_the_kernel_gateway_alone() {
+        for (address, expected) in [
+            (
+                "/skep/jupyter/api/kernels?x=1&token=e2b_a",
+                Credentials::Key,
+            ),
+            ("/skep/jupyter/api/kernels?token=", Credentials::None),
+            (
+                "/skep/jupyter/api/kernels?my_token=e2b_a",
+                Credentials::None,
+            ),
+            ("/sandboxes?token=e2b_a", Credentials::None),
+        ] {
+            let uri = Uri::from_static(address);
+            let headers = HeaderMap::new();
+            assert_eq!(shown_to_api(&headers, &uri), expected, "{address}");
+            assert_eq!(shows_any(&headers, &uri), expected == Credentials::Key);
+        }
     }
 
     #[test]
