@@ -289,6 +289,7 @@ impl Stage {
                 secret_envs: vec!["V0".to_owned()],
                 ..ExecuteOptions::default()
             },
+            ..RunOptions::default()
         };
         let place = ContextRef::Language(self.row.language);
         let answer = self.run_with(self.row.secret, place, &options).await?;
