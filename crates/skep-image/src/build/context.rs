@@ -14,7 +14,7 @@ use crate::step::{StepError, StepLaunch, write_file};
 use crate::store::{Draft, Store};
 
 /// Changes whenever steps run in other surroundings, so that layers of before are not taken.
-const STEP_VERSION: &str = "step-1";
+const STEP_VERSION: &str = "step-2";
 
 /// The search path of steps, until a recipe sets one.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

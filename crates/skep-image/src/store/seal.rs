@@ -4,10 +4,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{XattrFlags, lgetxattr, lsetxattr};
+use rustix::fs::{XattrFlags, lgetxattr, lremovexattr, lsetxattr};
 use rustix::io::Errno;
 
 use super::StoreError;
+
+/// Mark of an opaque directory, for overlays that root mounts.
+const TRUSTED: &str = "trusted.overlay.opaque";
+/// The same for overlays that are mounted in a user namespace.
+const USER: &str = "user.overlay.opaque";
 
 /// Makes the layer readable for any overlay mount and gives its size on disk.
 ///
@@ -15,6 +20,10 @@ use super::StoreError;
 /// `trusted.overlay.*` ones that a build by root leaves. A directory that was removed and made
 /// again carries such a mark; without it the files of the removed one would come back. A layer that
 /// was made without root's rights carries the other one, and gets both, too.
+///
+/// A directory that was copied up from a layer below in a build by root has the marks of that layer
+/// which the kernel does not know there. They say nothing about this one, and would hide what it is
+/// merged with, so they go.
 pub(super) fn seal(root: &Path) -> Result<u64, StoreError> {
     let mut bytes = 0;
     let mut directories = vec![root.to_owned()];
@@ -40,8 +49,13 @@ fn seal_directory(directory: &PathBuf) -> Result<(), StoreError> {
             path: directory.clone(),
         });
     }
-    let marks = ["trusted.overlay.opaque", "user.overlay.opaque"];
-    for (from, to) in [(marks[0], marks[1]), (marks[1], marks[0])] {
+    let is_copied_up = attribute(directory, "trusted.overlay.origin")?.is_some();
+    let is_opaque = attribute(directory, TRUSTED)?.is_some();
+    if is_copied_up && !is_opaque && attribute(directory, USER)?.is_some() {
+        lremovexattr(directory, USER)
+            .map_err(|error| StoreError::files("unmark", directory)(error.into()))?;
+    }
+    for (from, to) in [(TRUSTED, USER), (USER, TRUSTED)] {
         if let Some(value) = attribute(directory, from)? {
             lsetxattr(directory, to, &value, XattrFlags::empty())
                 .map_err(|error| StoreError::files("mark", directory)(error.into()))?;
@@ -66,11 +80,13 @@ fn attribute(path: &Path, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
     fn an_opaque_folder_is_opaque_for_a_mount_in_a_user_namespace_and_for_one_of_root() {
-        let marks = ["trusted.overlay.opaque", "user.overlay.opaque"];
+        let marks = [TRUSTED, USER];
         for made in marks {
             let layer = tempfile::tempdir().unwrap();
             let directory = layer.path().join("a/b");
@@ -84,6 +100,34 @@ mod tests {
                 let above = attribute(&layer.path().join("a"), mark).unwrap();
                 assert_eq!(above, None, "{mark}");
             }
+        }
+    }
+
+    /// Fonts of a template were gone, because a later step had added some more.
+    #[test]
+    fn a_directory_of_a_layer_that_a_later_one_adds_to_is_merged() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        for name in ["lower/fonts", "upper", "work", "merged"] {
+            fs::create_dir_all(path(name)).unwrap();
+        }
+        lsetxattr(path("lower/fonts"), TRUSTED, b"y", XattrFlags::empty()).unwrap();
+        seal(&path("lower")).unwrap();
+        let script = "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && \
+                      touch merged/fonts/added";
+        let mut step = Command::new("unshare");
+        step.args(["--mount", "sh", "-c", script])
+            .current_dir(place.path());
+        let done = step.output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let added = path("upper/fonts");
+        assert!(
+            attribute(&added, USER).unwrap().is_some(),
+            "the kernel copies it"
+        );
+        seal(&path("upper")).unwrap();
+        for mark in [TRUSTED, USER] {
+            assert_eq!(attribute(&added, mark).unwrap(), None, "{mark}");
         }
     }
 
