@@ -158,7 +158,7 @@ def test_a_server_of_jupyter_passes_its_pages_on(jupyter_server):
 def test_jupyterlab_runs_a_cell_in_a_sandbox(jupyter_server, tmp_path):
     """By mouse and keys, in the page of a notebook."""
     url, headers = jupyter_server
-    cell = nbformat.v4.new_code_cell("import os, matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()\nprint(os.environ['E2B_SANDBOX_ID'])")
+    cell = nbformat.v4.new_code_cell("import os, matplotlib.pyplot as plt\nprint(os.environ['E2B_SANDBOX_ID'])\nplt.plot([1, 3, 2])\nplt.show()")
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     nbformat.write(nbformat.v4.new_notebook(cells=[cell], metadata=kernel), tmp_path / "a.ipynb")
     before = set(sandboxes())

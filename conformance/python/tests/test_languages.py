@@ -292,8 +292,11 @@ async def test_an_error_of_a_java_cell_has_its_name(homes, code, expected):
 
 @pytest.mark.feature("language.java")
 async def test_the_heap_of_java_follows_the_memory_of_the_sandbox(homes):
-    heap = int((await homes.run(JAVA, "Runtime.getRuntime().maxMemory() >> 20")).text)
-    memory = int(await homes.printed(BASH, "awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo"))
+    code = 'var line = java.nio.file.Files.readAllLines(java.nio.file.Path.of("/proc/meminfo")).get(0);\n'
+    code += '(Runtime.getRuntime().maxMemory() >> 10) + " " + line.replaceAll("\\\\D", "")'
+    execution = await homes.run(JAVA, code)
+    assert execution.error is None, execution.error
+    heap, memory = map(int, execution.text.split())
     assert memory // 2 < heap < memory
 
 
