@@ -41,14 +41,12 @@ impl Control {
     ) -> Result<Vec<Result<Arc<Order>, CreateError>>, SnapshotError> {
         let (control, caller, id) = (self.clone(), caller.clone(), id.clone());
         let forking = self.detached("fork sandbox", async move {
-            let (_, status) = control.changeable_entry(&caller, &id).await?;
-            let on_timeout = status.on_timeout;
+            let (entry, status) = control.changeable_entry(&caller, &id).await?;
             if status.phase == Phase::Paused {
                 return Err(conflict(&id, status.phase).into());
             }
             // The copies have them as well, also if their source ends meanwhile.
-            let (source_entry, _) = control.changeable_entry(&caller, &id).await?;
-            let _uses = control.hold_volumes(&source_entry.order.mounts);
+            let _uses = control.hold_volumes(&entry.order.mounts);
             let what = (ImageKind::Memory, ImagePurpose::Copy);
             let taken = control.take_checkpoint(&caller, &id, what);
             let (source, checkpoint) = taken.await?;
@@ -60,7 +58,7 @@ impl Control {
             };
             // A resume may have given it another fate than it was ordered with.
             let source = Order {
-                on_timeout,
+                on_timeout: status.on_timeout,
                 ..source
             };
             let template = control.base_of(&caller, &source.base).await;

@@ -74,19 +74,24 @@ async fn a_key_in_the_authorization_header_works_where_there_is_no_other() {
     assert_eq!(server.send_with(&token, "GET /teams").await.text(), INVALID);
 }
 
+/// Checks that a route is refused to a key of another team than the operator's.
+async fn check_refusal_to_others(server: &Server, line: &str) {
+    let (_, other) = server.second_team().await;
+    server
+        .check_as(
+            &other,
+            line,
+            r#"403 {"code":403,"error_code":"operator_only","message":"only a key of the default team opens this"}"#,
+        )
+        .await;
+}
+
 #[tokio::test]
 async fn what_the_server_counts_is_for_its_operator_alone() {
     let server = Server::new().await;
     let counted = server.send("GET /skep/metrics").await;
     assert_eq!((counted.status, counted.body.as_str()), (200, "asked 1\n"));
-    let (_, other) = server.second_team().await;
-    server
-        .check_as(
-            &other,
-            "GET /skep/metrics",
-            r#"403 {"code":403,"error_code":"operator_only","message":"only a key of the default team opens this"}"#,
-        )
-        .await;
+    check_refusal_to_others(&server, "GET /skep/metrics").await;
 }
 
 #[tokio::test]
@@ -98,14 +103,7 @@ async fn what_was_found_of_the_host_is_for_its_operator_alone() {
             r#"200 [{"cure":"make some","detail":"there is none","name":"swap","status":"limited"}]"#,
         )
         .await;
-    let (_, other) = server.second_team().await;
-    server
-        .check_as(
-            &other,
-            "GET /skep/doctor",
-            r#"403 {"code":403,"error_code":"operator_only","message":"only a key of the default team opens this"}"#,
-        )
-        .await;
+    check_refusal_to_others(&server, "GET /skep/doctor").await;
 }
 
 #[tokio::test]

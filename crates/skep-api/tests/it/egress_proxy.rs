@@ -1,12 +1,9 @@
 //! Proxies of owners' own.
 
-use std::io;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use skep_control::FillError;
 use skep_types::{Capabilities, Egress, EgressProxy, ValueRequest};
 
+use crate::logged::Logged;
 use crate::server::Server;
 
 const PASSWORD: &str = "hunter2-of-the-proxy";
@@ -118,31 +115,9 @@ async fn what_is_no_proxy_is_refused_without_its_password() {
     }
 }
 
-/// Log of the server, kept for a look at it.
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn no_log_line_and_no_file_holds_a_password() {
-    let logged = Logged::default();
-    let writer = logged.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (logged, _guard) = Logged::start();
     let server = Server::new().await;
     server.nodes.set_capabilities(Capabilities::all());
     let new = format!(r#"{{"templateID":"base","network":{}}}"#, body());
@@ -156,7 +131,7 @@ async fn no_log_line_and_no_file_holds_a_password() {
         ))
         .await;
     server.store.flush().await.unwrap();
-    let text = String::from_utf8_lossy(&logged.0.lock()).into_owned();
+    let text = logged.text();
     assert!(!text.contains(PASSWORD));
     let files = std::fs::read_dir(server.store.path().parent().unwrap()).unwrap();
     for path in files

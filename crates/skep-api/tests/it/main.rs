@@ -17,6 +17,7 @@ mod identity;
 mod isolation;
 mod keys;
 mod lists;
+mod logged;
 mod logs_and_metrics;
 mod network;
 mod openapi;

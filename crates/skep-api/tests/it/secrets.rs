@@ -1,13 +1,11 @@
 //! The vault.
 
-use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
 
-use parking_lot::Mutex;
 use skep_control::FillError;
 use skep_types::HeaderTemplate;
 
+use crate::logged::Logged;
 use crate::server::Server;
 
 const VALUE: &str = "hunter2-hunter2-hunter2";
@@ -169,31 +167,9 @@ async fn a_new_key_seals_everything_and_the_old_one_can_go() {
     );
 }
 
-/// Log of the server, kept for a look at it.
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn no_log_line_holds_a_value_however_much_is_logged() {
-    let logged = Logged::default();
-    let writer = logged.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (logged, _guard) = Logged::start();
     let server = Server::new().await;
     for line in [
         format!(r#"POST /secrets {{"name":"key","value":"{VALUE}"}}"#),
@@ -212,7 +188,7 @@ async fn no_log_line_holds_a_value_however_much_is_logged() {
     server.control.open_vault().await.unwrap();
     let lost = server.control.fill_header(&id, &template).await;
     assert_eq!(lost, Err(FillError::Unavailable));
-    let text = String::from_utf8_lossy(&logged.0.lock()).into_owned();
+    let text = logged.text();
     assert!(!text.contains(VALUE), "{text}");
     // Control: what happened to it is there.
     assert!(text.contains("a secret cannot be read"), "{text}");
