@@ -156,9 +156,8 @@ impl Gate for SandboxGate {
     }
 
     fn may_stay(&self, host: Option<&HostName>, port: u16, address: Option<Ipv4Addr>) -> bool {
-        let egress = self.egress();
-        let reach = egress.reach();
-        host.is_some_and(|host| egress.rule_for(host, port).is_some())
+        let reach = self.egress().reach();
+        host.is_some_and(|host| self.rule_for(host, port).is_some())
             || address.map_or(reach == Reach::Everything, |address| {
                 reach.contains(address)
             })
