@@ -104,6 +104,20 @@ async fn world_with(
     (uplink, Bench::with(change).await)
 }
 
+/// Waits until the log of a sandbox's requests is as expected.
+async fn check_log(bench: &Bench, id: &SandboxId, expected: &[&str]) {
+    wait_until(DEADLINE, async || {
+        let requests = bench.native().requests(id.clone()).await;
+        let told: Vec<_> = requests.iter().map(told).collect();
+        if told == expected {
+            Ok(())
+        } else {
+            Err(format!("{told:?}"))
+        }
+    })
+    .await;
+}
+
 /// Description of a request: host, method, path, status, rule, and whether it was refused.
 pub(crate) fn told(request: &LoggedRequest) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
@@ -173,16 +187,7 @@ async fn hosts_are_reached_by_the_names_that_rules_have() {
         "- - - - - refused",
         "a.test GET /socket 101 a.test",
     ];
-    wait_until(DEADLINE, || async {
-        let requests = bench.native().requests(id.clone()).await;
-        let told: Vec<_> = requests.iter().map(told).collect();
-        if told == expected {
-            Ok(())
-        } else {
-            Err(format!("{told:?}"))
-        }
-    })
-    .await;
+    check_log(&bench, &id, &expected).await;
     let requests = bench.native().requests(id).await;
     assert!(requests[0].received > 0 && requests[3].sent > 0);
     // A rule may be about another port; there both protocols are spoken.
@@ -683,16 +688,7 @@ async fn a_redirect_leads_no_further_than_the_rules() {
         "a.test GET /to/c.test 302 a.test",
         "c.test GET /x 403 - refused",
     ];
-    wait_until(DEADLINE, async || {
-        let requests = bench.native().requests(id.clone()).await;
-        let told: Vec<_> = requests.iter().map(told).collect();
-        if told == expected {
-            Ok(())
-        } else {
-            Err(format!("{told:?}"))
-        }
-    })
-    .await;
+    check_log(&bench, &id, &expected).await;
     sandbox.destroy().await.unwrap();
     drop(sandbox);
     bench.finish().await;
